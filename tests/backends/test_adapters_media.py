@@ -247,7 +247,7 @@ def loaded(path: str) -> Any:
     return mesh
 
 
-def test_meshes_become_glb_and_3d_files_stay_as_they_are(
+def test_meshes_and_3d_files_become_glb(
     adapting: Adapting, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
     for colours in (np.array(COLOURS, np.uint8), np.array(COLOURS) / 255):
@@ -266,7 +266,9 @@ def test_meshes_become_glb_and_3d_files_stay_as_they_are(
             path = tmp_path / f"shape.{suffix}"
             trimesh.Trimesh(SHAPE["vertices"], SHAPE["faces"], process=False).export(path)
             output, resources = adapting("text-to-3d", {"path": str(path)})
-            assert (output, resources[0].kind, resources[0].path) == ({"path": str(path)}, "3d", path)
+            assert output["faces"] == 4
+            assert resources[0].path != path
+            assert loaded(output["path"]).volume == pytest.approx(1 / 6)
 
 
 SIZES = [Image.new("L", (4, 4)), Image.new("L", (4, 6))]
@@ -295,6 +297,8 @@ BROKEN = [
     ("text-to-video", "broken.mp4", b"\0\0\0\x18ftypisom" + bytes(200)),
     ("text-to-image", "broken.png", b"\x89PNG\r\n\x1a\n" + bytes(200)),
     ("text-to-speech", "broken.flac", b"fLaC" + bytes(200)),
+    ("text-to-3d", "a.glb", b"glTF\2\0\0\0" + bytes(40)),
+    ("text-to-3d", "a.obj", b""),
     ("text-to-3d", "a.xyzzy", b"cube"),
 ]
 

@@ -314,6 +314,12 @@ def _save(columns: Mapping[str, Sequence[Any]], call: Call) -> Resource:
     return Resource(kind="table", path=path, mime="text/csv", name=call.spec.name)
 
 
+def _file(raw: Any, call: Call) -> Adapted:
+    file = media.written_file(raw, call.spec.outputs[0], call)
+    assert file.path is not None
+    return Adapted({"path": str(file.path)}, f"the file {file.path.name}", (file,))
+
+
 def _data(raw: Any, call: Call) -> Adapted:
     data = to_builtin(raw)
     return Adapted(data, json.dumps(data, ensure_ascii=False))
@@ -364,7 +370,7 @@ _BY_KIND: dict[str, Adapter] = {
     "audio": media.sound,
     "video": media.video,
     "3d": media.mesh,
-    "table": media.other_file,
-    "file": media.other_file,
+    "table": _file,
+    "file": _file,
     "data": _data,
 }

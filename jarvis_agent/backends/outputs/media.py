@@ -238,35 +238,43 @@ def video(raw: Any, call: Call) -> Adapted:
 
 
 def mesh(raw: Any, call: Call) -> Adapted:
-    """{vertices (n, 3), faces (m, 3), colors (n, 3) or None} as a GLB file, or {path} of a 3D file."""
-    if not (isinstance(raw, Mapping) and "vertices" in raw):
-        return other_file(raw, call)
+    """{vertices (n, 3), faces (m, 3), colors (n, 3) or None}, or {path} of a 3D file, as a GLB file."""
+    scene = _scene(raw)
+    path = call.new_path(".glb")
+    path.write_bytes(scene.export(file_type="glb"))
+    vertices = sum(len(shape.vertices) for shape in scene.geometry.values())
+    faces = sum(len(getattr(shape, "faces", ())) for shape in scene.geometry.values())
+    file = Resource(kind="3d", path=path, mime="model/gltf-binary", name=call.spec.name)
+    output = {"path": str(path), "vertices": vertices, "faces": faces}
+    return Adapted(output, f"a 3D model of {vertices:,} vertices and {faces:,} faces", (file,))
+
+
+def _scene(raw: Any) -> Any:
     try:
         import trimesh
     except ImportError as error:
         raise MissingExtraError("writing 3D models", "local") from error
-    vertices = to_matrix(raw["vertices"], 3, "vertices as numbers (n, 3)")
-    faces = to_matrix(raw.get("faces"), 3, "faces as numbers (n, 3)").astype(int)
-    colours = raw.get("colors")
-    colors = None if colours is None else to_matrix(colours, 3, "colors as numbers (n, 3)")
-    if faces.min() < 0 or faces.max() >= len(vertices):
-        raise UnexpectedError(f"faces between the {len(vertices)} vertices")
-    if colors is not None and len(colors) != len(vertices):
-        raise UnexpectedError(f"a colour for each of the {len(vertices)} vertices")
-    shape = trimesh.Trimesh(vertices, faces, vertex_colors=colors, process=False)
-    path = call.new_path(".glb")
-    path.write_bytes(shape.export(file_type="glb"))
-    resource = Resource(kind="3d", path=path, mime="model/gltf-binary", name=call.spec.name)
-    output = {"path": str(path), "vertices": len(vertices), "faces": len(faces)}
-    summary = f"a 3D model of {len(vertices):,} vertices and {len(faces):,} faces"
-    return Adapted(output, summary, (resource,))
-
-
-def other_file(raw: Any, call: Call) -> Adapted:
-    """{path} of a file of the task's kind, as the backend wrote it."""
-    resource = written_file(raw, call.spec.outputs[0], call)
-    assert resource.path is not None
-    return Adapted({"path": str(resource.path)}, f"the file {resource.path.name}", (resource,))
+    if isinstance(raw, Mapping) and "vertices" in raw:
+        vertices = to_matrix(raw["vertices"], 3, "vertices as numbers (n, 3)")
+        faces = to_matrix(raw.get("faces"), 3, "faces as numbers (n, 3)").astype(int)
+        colours = raw.get("colors")
+        colors = None if colours is None else to_matrix(colours, 3, "colors as numbers (n, 3)")
+        if faces.min() < 0 or faces.max() >= len(vertices):
+            raise UnexpectedError(f"faces between the {len(vertices)} vertices")
+        if colors is not None and len(colors) != len(vertices):
+            raise UnexpectedError(f"a colour for each of the {len(vertices)} vertices")
+        return trimesh.Scene(trimesh.Trimesh(vertices, faces, vertex_colors=colors, process=False))
+    path = existing_file(raw.get("path") if isinstance(raw, Mapping) else raw)
+    if path is None:
+        raise UnexpectedError("{vertices, faces, colors}, or the path of a 3D file")
+    is_glb = path.read_bytes()[:4] == b"glTF"
+    try:
+        scene = trimesh.load_scene(path, file_type="glb" if is_glb else path.suffix.lstrip("."))
+    except Exception as error:  # a damaged file makes trimesh raise errors of many kinds
+        raise UnexpectedError(f"a 3D file that can be read ({error})") from error
+    if not scene.geometry:
+        raise UnexpectedError("a 3D file that is not empty")
+    return scene
 
 
 _QUALITY = 92
