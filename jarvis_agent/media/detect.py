@@ -165,11 +165,12 @@ def kind_by_name(name: str) -> Modality:
 
 
 def _by_name(name: str) -> tuple[Modality, str]:
-    try:
-        suffix = PurePosixPath(urlsplit(name).path).suffix.lower()
-    except ValueError:
-        return "file", ""
-    mime = _SUFFIXES.get(suffix) or mimetypes.guess_type(f"a{suffix}")[0] or ""
+    paths = [] if "://" in name else [name]  # what ends a URL's path is a part of a file's name: "a#1.csv"
+    with suppress(ValueError):
+        paths.append(urlsplit(name).path)  # without the page in "a.pdf#page=2"
+    suffixes = [PurePosixPath(path).suffix.lower() for path in paths]
+    mimes = (_SUFFIXES.get(suffix) or mimetypes.guess_type(f"a{suffix}")[0] for suffix in suffixes)
+    mime = next(filter(None, mimes), "")
     return _kind_of(mime), mime
 
 

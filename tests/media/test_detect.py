@@ -48,6 +48,18 @@ def test_the_kind_of_a_missing_file_is_guessed_from_its_name() -> None:
     assert {name: kind_by_name(name) for name in kinds} == kinds
 
 
+def test_a_name_may_hold_what_separates_the_parts_of_a_url(tmp_path: Path) -> None:
+    for name, mime in {
+        "q#1.csv": "text/csv",
+        "what?.md": "text/markdown",
+        "a;b#2.eml": "message/rfc822",
+    }.items():
+        (tmp_path / name).write_text("a,b\n1,2\n", "utf-8")
+        assert detect_media_type(tmp_path / name)[1] == mime
+    names = {"a#1.jpg": "image", "report.pdf#page=2": "text", "https://x.org/a.jpg?size=2#top": "image"}
+    assert {name: kind_by_name(name) for name in names} == names
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no such files")
 def test_special_files_and_unknown_types_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Opening a pipe without a writer would block forever."""
