@@ -8,6 +8,7 @@ to `MAX_MARKUP` bytes, whatever sizes the archive states.
 
 from __future__ import annotations
 
+import codecs
 import email.policy
 import html
 import io
@@ -52,11 +53,18 @@ _HIDDEN = {"delText", "instrText", "moveFrom", "Fallback", "tracked-changes", "a
 _HIDDEN |= {"meta", "settings", "automatic-styles", "styles", "master-styles", "binary-data"}
 _SPACES = {"s": " ", "tab": "\t", "br": "\n", "cr": "\n", "line-break": "\n", "noBreakHyphen": "-"}
 
-_CUE = re.compile(
-    r"(?m)^(?:.*\n)?.*-->.*$|^[0-9:.]+,[0-9:.]+$|^(?:\[[0-9:.]+\])+|^\[[A-Za-z#]+(?::.*)?\]$"
-    r"|^Dialogue:(?:[^,\n]*,){9}|<[^<>\n]*>|\{[^{}\n]*\\p[1-9][^{}\n]*\}[^{\n]*|\{[\\0-9yY][^{}\n]*\}"
-)
-"""What is not spoken of subtitles: numbers, times, titles, fields, marks and drawings."""
+_FIELDS = r"^Dialogue:(?:[^,\n]*,){9}|\{[^{}\n]*\\p[1-9][^{}\n]*\}[^{\n]*|\{[^{}\n]*\}"
+_CUES = {
+    ".ass": _FIELDS,
+    ".ssa": _FIELDS,
+    ".lrc": r"^(?:\[[0-9:.]+\])+|^\[[A-Za-z#]+:.*\]$|<[0-9:.]+>",
+    ".sbv": r"^[0-9]+:[0-9:.]+,[0-9]+:[0-9:.]+$",
+    ".sub": r"^\{1\}\{1\}[0-9.]+$|^(?:\{[0-9]*\})+|\{[A-Za-z]:[^{}\n]*\}"  # MicroDVD
+    r"|^\[[A-Z][A-Z ]+\].*$|^[0-9]+:[0-9:.]+,[0-9]+:[0-9:.]+$",  # SubViewer
+}
+"""What is not spoken of subtitles by the ending of the name: times, titles, fields, marks and drawings."""
+_CUE = r"^(?:.*\n)?.*-->.*$|<[^<>\n]*>|\{\\[^{}\n]*\}"
+"""Of other subtitles: numbers with the times in the next line, and marks."""
 _NO_CUE = re.compile(r"\s*(STYLE|REGION|NOTE)\b")
 
 _DPI = 150  # dots per inch of rendered pages; a page of A4 has two million pixels
@@ -287,16 +295,18 @@ def _markdown(path: Path, notes: list[str]) -> Iterator[str]:
 def _subtitles(path: Path, notes: list[str]) -> Iterator[str]:
     """The spoken lines of subtitles, without numbers, times and marks."""
     (text,) = _plain(path, notes)
-    if "[Events]" in text:  # SubStation Alpha, whose fields end with the text
-        text = "\n".join(line for line in text.splitlines() if line.startswith("Dialogue:"))
-    text = re.sub(r"\\[Nn]|\[br\]", "\n", text)
-    text = re.sub(r"(?m)^\{[0-9]+\}.*", lambda line: line[0].replace("|", "\n"), text)  # MicroDVD
+    suffix = path.suffix.lower()
+    if _CUES.get(suffix) == _FIELDS:
+        lines = (line for line in text.splitlines() if line.startswith("Dialogue:"))
+        text = re.sub(r"\\[Nnh]", "\n", "\n".join(lines))
+    elif suffix == ".sub":
+        text = text.replace("[br]", "\n").replace("|", "\n")
     blocks = "\n".join(text.splitlines()).split("\n\n")
     if blocks[0].startswith("WEBVTT"):
         first, *others = blocks
         cues = (block for block in others if "-->" in block or not _NO_CUE.match(block))
         blocks = [first.partition("\n")[2] if "-->" in first else "", *cues]
-    yield _lines(html.unescape(_CUE.sub("", "\n\n".join(blocks))))
+    yield _lines(html.unescape(re.sub(_CUES.get(suffix, _CUE), "", "\n\n".join(blocks), flags=re.MULTILINE)))
 
 
 def _html(path: Path, notes: list[str]) -> Iterator[str]:
@@ -304,14 +314,37 @@ def _html(path: Path, notes: list[str]) -> Iterator[str]:
 
 
 def _email(path: Path, notes: list[str]) -> Iterator[str]:
-    """The subject and the body of an e-mail or a stored web page; attached files are named."""
-    message = email.message_from_bytes(_markup(path, "an e-mail"), policy=email.policy.default)
-    yield str(message["subject"] or "")
-    body = message.get_body(("plain", "html"))
-    content = "" if body is None else body.get_content()
-    yield _lines(_text_of(content)) if body and body.get_content_subtype() == "html" else content
-    names = ", ".join(filter(None, (part.get_filename() for part in message.iter_attachments())))
-    notes += [Note("attached files were left out: {names}", names=names)] if names else []
+    """The subject and the texts of an e-mail or a stored web page; what else it has is named."""
+    content = _markup(path, "an e-mail")
+    if content.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        content = decode_text(content)[0].encode()
+    others = list[str]()
+    yield from _texts_of_message(
+        email.message_from_bytes(content, policy=email.policy.default), notes, others
+    )
+    notes += [Note("attached files were left out: {names}", names=", ".join(others))] if others else []
+
+
+def _texts_of_message(part: Any, notes: list[str], others: list[str]) -> Iterator[str]:
+    """The texts of a message or of a part of one. `others` gets the names of parts that are no text."""
+    kind, texts = part.get_content_type(), ("plain", "html")
+    if part["subject"]:
+        yield str(part["subject"])
+    if kind == "multipart/alternative" and (body := part.get_body(texts)) is not None:
+        yield from _texts_of_message(body, notes, others)
+    elif part.is_multipart():
+        for each in part.get_payload():
+            yield from _texts_of_message(each, notes, others)
+    elif kind.startswith("text/") and not part.is_attachment():
+        content: Any = part.get_payload(decode=True)
+        with suppress(LookupError, UnicodeDecodeError):  # it may state none, or a wrong one
+            content = content.decode(part.get_content_charset() or "")
+        if isinstance(content, bytes) and kind != "text/html":
+            content, assumed = decode_text(content)
+            notes += assumed
+        yield _lines(_text_of(content)) if kind == "text/html" else content
+    elif part.is_attachment() or not (part["content-id"] or part["content-location"]):  # of a page
+        others.append(part.get_filename() or kind)
 
 
 def _markup(path: Path, name: str) -> bytes:

@@ -6,6 +6,7 @@ A workbook of one kilobyte may state a trillion cells; the library then ends the
 """
 
 import csv
+import io
 import posixpath
 import re
 import sys
@@ -20,14 +21,19 @@ from xml.etree import ElementTree
 MAX_MEMORY, MAX_SECONDS = 4 << 30, 120
 """Of the process; 20 million cells take about 2 GiB."""
 
+_PART = 1_000_000  # characters of a sheet's XML that are read at once
+
 _CODE = re.compile(r'(?=.*0.*0)(?:0|\\.|"[^"]*"|[ ()/-])+')
 """A format that shows each digit of a number, as of a postal code (00000) or a telephone number."""
 
 _CELL = re.compile(r'<(?:\w+:)?c (?=[^>]*\br="([A-Z]+[0-9]+)")(?=[^>]*\bs="([0-9]+)")(?![^>]*\bt="[^n])')
 """A cell of a number: its place and the number of its style."""
 
-_NO_VALUE = re.compile(r"(?:</(?:\w+:)?f>|<(?:\w+:)?f(?: [^>]*)?/>)(?:<(?:\w+:)?v ?/>|<v></v>)?</(?:\w+:)?c>")
-"""The end of a cell with a formula whose value is not stored, as programs write it that compute nothing."""
+_NO_VALUE = re.compile(
+    r'<(?:\w+:)?c(?![^>]*\bt="str")(?: [^>]*)?><(?:\w+:)?f(?: [^>]*)?(?:/>|>[^<]*</(?:\w+:)?f>)'
+    r"(?:<(?:\w+:)?v ?/>|<(?:\w+:)?v></(?:\w+:)?v>)?</(?:\w+:)?c>"
+)
+"""A cell with a formula whose value is not stored, as programs write it that compute nothing."""
 
 _COLUMNS = ["".join(name) for count in (1, 2, 3) for name in product(ascii_uppercase, repeat=count)]
 
@@ -65,10 +71,14 @@ def _read_markup(path: str, sheet: str) -> tuple[dict[str, str], int]:
         described = next(row for row in names.iterfind("{*}sheets/*") if row.get("name") == sheet)
         link = next(value for name, value in described.items() if name.endswith("}id"))
         target = next(row.get("Target", "") for row in links if row.get("Id") == link)
-        markup = book.read(posixpath.join("/xl", target)[1:]).decode()
-        cells = _CELL.findall(markup) if coded else ()
-        forms = {cell: re.sub(r'[\\"]', "", coded[style]) for cell, style in cells if style in coded}
-        return forms, len(_NO_VALUE.findall(markup))
+        forms, without_value, rest = dict[str, str](), 0, ""
+        with io.TextIOWrapper(book.open(posixpath.join("/xl", target)[1:]), "utf-8") as sheet_file:
+            while part := sheet_file.read(_PART):
+                rows, _, rest = (rest + part).rpartition("row>")
+                cells = _CELL.findall(rows) if coded else ()
+                forms |= {cell: re.sub(r'[\\"]', "", coded[style]) for cell, style in cells if style in coded}
+                without_value += len(_NO_VALUE.findall(rows))
+        return forms, without_value
     return {}, 0
 
 

@@ -300,7 +300,11 @@ def test_markup_and_time_codes_are_no_text(tmp_path: Path) -> None:
         "a.ass": (SUB_STATION, "Hello, there\nGeneral"),
         "a.lrc": ("[ti:Song]\n[00:12.00]One\n[00:20.00][00:40.00]Two\n", "One\nTwo"),
         "a.sbv": ("0:00:01.000,0:00:02.500\nOne\n\n0:00:03.000,0:00:04.500\n2\n", "One\n2"),
-        "a.sub": ("{0}{25}One|two|three\n{50}{75}{y:i}Four\n", "One\ntwo\nthree\nFour"),
+        "e.srt": (
+            f"1\n{TIMES}\n1,000 of {{them}}\n\n2\n{TIMES}\n[Ann] C:\\new\n",
+            "1,000 of {them}\n[Ann] C:\\new",
+        ),
+        "a.sub": ("{1}{1}23.976\n{0}{25}One|two|three\n{50}{75}{y:i}Four\n", "One\ntwo\nthree\nFour"),
         "a.smi": (
             "<SAMI><STYLE>P {}</STYLE><SYNC Start=1><P>One<br>two\n<SYNC Start=2><P>Three",
             "One\ntwo\nThree",
@@ -336,7 +340,39 @@ def test_the_text_of_a_message_is_its_subject_and_its_body(tmp_path: Path) -> No
     assert load_text(tmp_path / "a.mhtml") == ("A page\nHello", [])
 
 
+@pytest.mark.parametrize("kind", ["plain", "html"])
+@pytest.mark.parametrize("stated", ["", "; charset=unknown-8bit", '; charset="windows-1252"'])
+def test_a_message_may_state_no_encoding_or_a_wrong_one(kind: str, stated: str, tmp_path: Path) -> None:
+    head = f"Subject: Hi\nContent-Type: text/{kind}{stated}\nContent-Transfer-Encoding: 8bit\n\n".encode()
+    body = "Grüße aus Köln. Bis nächsten Freitag, schöne Tage!".encode("windows-1252")
+    (tmp_path / "a.eml").write_bytes(head + body)
+    assert load_text(tmp_path / "a.eml")[0] == "Hi\n" + body.decode("windows-1252")
+    (tmp_path / "b.eml").write_bytes(
+        b"\xef\xbb\xbf" + head.replace(b"windows-1252", b"utf-8") + "Grüße".encode()
+    )
+    assert load_text(tmp_path / "b.eml")[0] == "Hi\nGrüße"
+
+
+def test_all_texts_of_a_message_are_read_and_its_other_parts_named(tmp_path: Path) -> None:
+    forwarded = EmailMessage()
+    forwarded["Subject"] = "Lunch"
+    forwarded.set_content("At noon?")
+    message = EmailMessage()
+    message["Subject"] = "Fwd: Lunch"
+    message.set_content("See below.")
+    message.add_attachment(forwarded)
+    footer = EmailMessage()
+    footer.set_content("A footer")
+    message.attach(footer)
+    message.add_attachment(b"{}", maintype="application", subtype="json")
+    (tmp_path / "a.eml").write_bytes(bytes(message))
+    text, notes = load_text(tmp_path / "a.eml")
+    assert [*filter(None, text.splitlines())] == ["Fwd: Lunch", "See below.", "Lunch", "At noon?", "A footer"]
+    assert notes == ["attached files were left out: application/json"]
+
+
 SPOKEN = "Hello there.\nGeneral Kenobi."
+TIMES = "00:00:01,000 --> 00:00:02,500"
 SUB_STATION = (
     "[Script Info]\nTitle: x\n\n[Events]\nFormat: Layer, Start, End, Style, Name, L, R, V, Effect, Text\n"
     "Comment: 0,0:00:00.00,0:00:01.00,Default,,0,0,0,,Unspoken\n"
