@@ -26,7 +26,7 @@ from jarvis_agent.core.errors import CLONE, InputError, install_command
 from jarvis_agent.core.settings import Policy
 from jarvis_agent.interfaces.common.locks import hold
 from jarvis_agent.interfaces.common.progress import RunProgress
-from jarvis_agent.interfaces.ui.views import TEXTS, escape, texts_for
+from jarvis_agent.interfaces.ui.views import TEXTS, ChatView, escape, texts_for
 from jarvis_agent.interfaces.ui.visitor import CHAT_FILE, PageTurn, Visitor, models_of
 from jarvis_agent.selection.store import open_store
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
@@ -329,6 +329,15 @@ async def test_files_with_one_name_are_kept_apart_and_the_same_file_is_kept_once
     other = picture(home / "more" / "a.jpg", "blue")
     kept = [visitor.ask("Look", [file]).files[0].name for file in (home / "a.jpg", other, other)]
     assert kept == ["a.jpg", "a-2.jpg", "a-2.jpg"]
+
+
+async def test_a_picture_that_browsers_do_not_show_is_a_file_with_its_name(home: Path) -> None:
+    agent, _, _ = small_agent(settings={"output_dir": home / "outputs"})
+    visitor = Visitor([agent], home / "outputs")
+    visitor.ask("Look", [home / "a.jpg", picture(home / "scan.tif")])
+    jpeg, scan, _ = ChatView(visitor, texts_for("en")).messages()[0]["content"]
+    assert (jpeg["file"]["mime_type"], scan["file"]["mime_type"]) == ("image/jpeg", None)
+    assert scan["file"]["orig_name"] == "scan.tif"
 
 
 def test_a_visitor_sees_names_in_place_of_paths(home: Path) -> None:

@@ -42,6 +42,10 @@ TEXTS: Mapping[str, Mapping[str, str]] = tomllib.loads((_DATA / "texts.toml").re
 
 Texts = Callable[..., str]
 """Returns the text of a name, with the names in braces filled in."""
+
+_SHOWN = {f"image/{name}" for name in ("avif", "bmp", "gif", "jpeg", "png", "svg+xml", "webp")}
+"""The pictures that browsers show; of a TIFF file, for example, they show nothing."""
+
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
 """HTML in an answer is shown as text; a picture in it would be loaded from elsewhere."""
 
@@ -265,7 +269,7 @@ class ChatView:
                 link = f"[{name}]({url})".replace("\\", r"\\")
                 text, number = re.subn(rf"(?<![\w./\[(`-]){re.escape(name)}(?![\w-])", link, text, count=1)
                 links += [] if number else [f"**{title}**: {link}"]
-                if file.kind == "image":
+                if mimetypes.guess_type(file.path.name)[0] in _SHOWN:
                     pictures.append(f"[![{title}]({url})]({url})")
                 elif file.kind in ("audio", "video"):
                     players.append(f'<{file.kind} controls src="{url}"></{file.kind}>')
@@ -276,7 +280,8 @@ class ChatView:
         return "\n\n".join(filter(None, [text, *links, " ".join(pictures), *players])), viewers
 
     def _file(self, path: Path, title: str, mime: str | None = None) -> Message:
-        mime = mime or mimetypes.guess_type(path.name)[0]
+        mime = mime or mimetypes.guess_type(path.name)[0] or ""
+        mime = mime if mime in _SHOWN or not mime.startswith("image/") else None  # its name is shown
         file = {"path": self._publish(path), "orig_name": path.name, "mime_type": mime}
         return {"type": "file", "file": file, "alt_text": title}
 
