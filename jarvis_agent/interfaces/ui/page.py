@@ -67,7 +67,7 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 _QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
-# Events of a visitor that overlap in Gradio's queue can lose a result; only those that change a state need it.
+# Events of a visitor that overlap in Gradio's queue can lose a result; only changes of states need the queue.
 _DIRECT = _QUIET | {"queue": False}
 
 
