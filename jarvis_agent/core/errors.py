@@ -255,12 +255,13 @@ def public_message(error: BaseException) -> str:
 
 
 def words_of(error: BaseException) -> str:
-    """The text of an error, without secrets. Pydantic's own links to its manual."""
+    """The text of an error, without secrets. Of pydantic's, the first three faults without links."""
     if isinstance(error, OSError) and error.errno:  # what it means is said without them
         return redact(str(error.filename or ""))
     if isinstance(error, ValidationError):
-        faults = (f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
-        return redact("; ".join(faults))
+        faults = [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()]
+        more = [f"… {len(faults) - 3} more"] if len(faults) > 3 else []
+        return redact("; ".join(faults[:3] + more))
     return redact(str(error))
 
 

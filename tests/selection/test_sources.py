@@ -71,7 +71,10 @@ async def test_the_address_of_a_model_decides_its_backend() -> None:
 
 
 WRONG: list[tuple[Any, str]] = [
-    ({**DETR, "descripton": "x"}, "descripton: Extra inputs are not permitted"),
+    (
+        {**DETR, "descripton": "x"},
+        "descripton: Extra inputs are not permitted; the fields are id, ",
+    ),
     ({"task": DETECTION}, "id: Field required"),
     ({"id": "a"}, "task: Field required"),
     ({**DETR, "size": -1}, "size: Input should be greater than or equal to 0"),

@@ -144,7 +144,9 @@ def _parse(model: Any, number: int) -> list[Candidate]:
         names = [*([described.task] if described.task else []), *described.tasks]
         tasks = dict.fromkeys(known_task(name).name for name in names)
     except ValidationError as error:
-        raise ConfigError(f"{label}: {words_of(error)}") from error
+        is_unknown = any(fault["type"] == "extra_forbidden" for fault in error.errors())
+        fields = f"; the fields are {', '.join(Registration.model_fields)}" if is_unknown else ""
+        raise ConfigError(f"{label}: {words_of(error)}{fields}") from error
     except ConfigError as error:
         raise ConfigError(f"{label}: {error}") from error
     if not tasks:
