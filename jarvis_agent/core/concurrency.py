@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 from anyio import CapacityLimiter, to_thread
 from anyio.lowlevel import RunVar
 
-from jarvis_agent.core.errors import ExpertError, log_error
+from jarvis_agent.core.errors import ExpertError, describe_error, log_error
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -50,7 +50,8 @@ async def run_with_timeout(seconds: float, work: Coroutine[Any, Any, T], name: s
     """Await a coroutine for at most `seconds`; it is cancelled on timeout and when the caller is cancelled.
 
     `name` is used in messages. Raises StageTimeoutError: the limit was reached; ExpertError: the work was
-    cancelled from within; or an error of the work.
+    cancelled from within, or raised a BaseException; SystemExit or KeyboardInterrupt, which end the event
+    loop; or another error of the work.
     """
     if seconds <= 0:
         work.close()
@@ -65,6 +66,9 @@ async def run_with_timeout(seconds: float, work: Coroutine[Any, Any, T], name: s
         raise StageTimeoutError
     if running.cancelled():
         raise ExpertError(f"{name} was cancelled from within")
+    error = running.exception()
+    if not isinstance(error, Exception | SystemExit | KeyboardInterrupt | None):
+        raise ExpertError(f"{name} ended with {describe_error(error)}") from error
     return running.result()
 
 

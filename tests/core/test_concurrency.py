@@ -91,12 +91,18 @@ async def test_work_that_ignores_cancellation_is_abandoned_and_logged(
     assert "never retrieved" not in caplog.text, "its error may have secrets"
 
 
-async def test_work_that_cancels_itself_is_an_expert_error() -> None:
-    async def cancel() -> None:
-        raise asyncio.CancelledError
+async def test_errors_that_are_no_exceptions_become_expert_errors() -> None:
+    async def end(error: BaseException) -> None:
+        raise error
 
-    with pytest.raises(ExpertError, match="the code was cancelled from within"):
-        await run_with_timeout(20, cancel(), "the code")
+    group = BaseExceptionGroup("two", [SystemExit(3), ValueError()])
+    for error, message in (
+        (asyncio.CancelledError(), "the code was cancelled from within"),
+        (GeneratorExit(), "the code ended with GeneratorExit"),
+        (group, "the code ended with BaseExceptionGroup"),
+    ):
+        with pytest.raises(ExpertError, match=message):
+            await run_with_timeout(20, end(error), "the code")
 
 
 async def test_gather_limited_keeps_order_and_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,7 +74,13 @@ async def test_a_tool_that_exits_fails_only_its_task(tmp_path: Path) -> None:
         """Exit."""
         sys.exit(3)
 
-    assert "SystemExit: 3" in ((await result_of(leave, tmp_path)).error or "")
+    @tool
+    async def leave_later(text: str) -> str:
+        """Exit."""
+        raise GeneratorExit
+
+    for exiting, error in ((leave, "SystemExit: 3"), (leave_later, "GeneratorExit")):
+        assert error in ((await result_of(exiting, tmp_path)).error or "")
 
 
 async def test_a_tool_with_only_a_sync_run_method_works_in_a_thread(tmp_path: Path) -> None:
