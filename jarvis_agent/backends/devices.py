@@ -112,10 +112,10 @@ def pick_device(wanted: str) -> Any:
 
 
 def pick_dtype(device: Any, *, exact: bool = False) -> Any:
-    """The torch.dtype of a model: bfloat16 on a GPU that supports it, unless it is `exact`; else float32."""
+    """The torch.dtype of a model: bfloat16 on a GPU with units for it, unless it is `exact`; else float32."""
     import torch
 
-    fast = device.type == "cuda" and torch.cuda.is_bf16_supported()
+    fast = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
     return torch.bfloat16 if fast and not exact else torch.float32
 
 

@@ -31,7 +31,7 @@ TWO = Settings(memory_budget=100)
 def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine with two fake GPUs of 1,000 bytes, where models state their size and device."""
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda: True)
+    monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda including_emulation=True: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     monkeypatch.setattr("torch.cuda.current_device", lambda: 0)
     monkeypatch.setattr("torch.cuda.empty_cache", lambda: None)
@@ -170,7 +170,7 @@ async def test_a_failed_load_leaves_no_claim_on_a_gpu(pool: ModelPool) -> None:
 
 
 @pytest.mark.usefixtures("two_gpus")
-def test_limits_placement_and_dtype_follow_the_settings() -> None:
+def test_limits_placement_and_dtype_follow_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gpu_limits(Settings()) == {"cuda:0": 800, "cuda:1": 800}
     assert gpu_limits(Settings(memory_budget=5)) == {"cuda:0": 5, "cuda:1": 5}
     assert [str(choose_device(TWO, size)) for size in (None, 100, 101)] == ["cuda:0", "cuda:0", "cpu"]
@@ -178,6 +178,9 @@ def test_limits_placement_and_dtype_follow_the_settings() -> None:
     assert pick_dtype(torch.device("cuda:1"), exact=True) is torch.float32
     assert pick_dtype(torch.device("cpu")) is torch.float32
     assert computes_in_half(Settings())
+    emulated = lambda including_emulation=True: including_emulation  # noqa: E731
+    monkeypatch.setattr("torch.cuda.is_bf16_supported", emulated)
+    assert pick_dtype(torch.device("cuda:1")) is torch.float32
     assert not computes_in_half(Settings(device="cpu"))
 
 
