@@ -107,7 +107,7 @@ class ModelTable:
         """
         loading = self._loading()
         self.make_room({RAM: sum(model.size or 0 for model in (entry, *loading))})
-        return not self._over(self.used()) and (not loading or self.has_room(entry.size))
+        return not self.over_limit(self.used()) and (not loading or self.has_room(entry.size))
 
     def has_room(self, size: int | None) -> bool:
         """Whether a model is known to fit beside all that is loaded or being loaded."""
@@ -143,7 +143,7 @@ class ModelTable:
     def make_room(self, wanted: Bytes, keep: ModelEntry | None = None) -> None:
         """Evict idle models until `wanted` bytes fit: those least recently used first."""
         for entry in list(self.entries.values()):
-            crowded = self._over(total([self.used(), wanted]))
+            crowded = self.over_limit(total([self.used(), wanted]))
             if not crowded:
                 return
             if entry.idle and entry is not keep and any(entry.placed.get(device) for device in crowded):
@@ -164,8 +164,8 @@ class ModelTable:
     def _loading(self) -> list[ModelEntry]:
         return [entry for entry in self.entries.values() if entry.expert is None and entry.running]
 
-    def _over(self, used: Bytes) -> list[str]:
-        """The devices whose limit is exceeded."""
+    def over_limit(self, used: Bytes) -> list[str]:
+        """The devices whose limit `used` bytes exceed."""
         return [device for device in self.limits if not self._fits(device, used, 0)]
 
     def _fits(self, device: str, used: Bytes, size: int) -> bool:
@@ -412,7 +412,11 @@ class ModelPool:
             expert = entry.load() if entry.preloading else self._with_room(entry.load)
         placed = measure(expert, entry.size, next(iter(entry.placed), RAM))
         with self._lock:
-            entry.expert, entry.placed, entry.size = expert, placed, sum(placed.values())
+            entry.placed, entry.size = placed, sum(placed.values())
+            if entry.preloading and not entry.jobs and self._models.over_limit(self._models.used()):
+                self._models.evicted.append(expert)
+                raise ExpertError("it is larger than was known, and does not fit yet")
+            entry.expert = expert
             self._models.make_room({})
             self._schedule()
         return expert

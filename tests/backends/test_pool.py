@@ -486,6 +486,21 @@ async def test_a_model_is_loaded_early_only_into_free_memory(pool: ModelPool) ->
     assert (list(pool.loaded), slow.loads, refused.loads) == ([("idle",), ("slow",)], 1, 0)
 
 
+async def test_a_model_that_is_larger_than_was_known_is_not_kept_before_its_call(pool: ModelPool) -> None:
+    await start(pool, Model(nbytes=60).load, "idle", size=60)
+    dropped = threading.Event()
+
+    def load() -> Model:
+        loaded = Model(nbytes=60)
+        weakref.finalize(loaded, dropped.set)
+        return loaded
+
+    pool.preload(("larger",), load, 1)
+    await reached(dropped)
+    assert pool.loaded == {("idle",): 60}
+    assert await start(pool, load, "larger", size=60) == "larger"
+
+
 async def test_half_of_the_threads_are_left_for_calls(pool: ModelPool) -> None:
     models = [Slow() for _ in range(pool.workers)]
     for number, model in enumerate(models):
