@@ -215,8 +215,8 @@ class Executor:
             text, notes = Resource(kind="text", text=answer), ["a person gave this result"]
             result = TaskResult(task=state.task, status="ok", resources=[text], output=answer, notes=notes)
             return state.finalise(result)
-        loading = ExitStack()
-        selecting = asyncio.create_task(self._select(state, loading))
+        cleanup = ExitStack()
+        selecting = asyncio.create_task(self._select(state, cleanup))
         try:
             needed = await self._dependencies(state)
             dead = (runs[0] for runs in needed.values() if all(run.status != "ok" for run in runs))
@@ -238,10 +238,10 @@ class Executor:
             return state.result("failed", describe_error(error))
         finally:
             selecting.cancel()
-            with loading:
+            with cleanup:
                 await asyncio.gather(selecting, return_exceptions=True)
 
-    async def _select(self, state: _TaskState, loading: ExitStack) -> None:
+    async def _select(self, state: _TaskState, cleanup: ExitStack) -> None:
         task, name = state.task, f"model selection for {state.task.task}"
         chosen = state.selection
         if chosen is None:
@@ -252,9 +252,11 @@ class Executor:
         self._emit(Event(kind="selected", seconds=self._clock(), task=task, selection=chosen))
         if chosen is not None and not all(self._ended[i].done() for i in state.needs):
             # If this fails, the task's own call loads the model again, and its attempt records the error.
-            with suppress(Exception):
+            try:
                 if stop := self._runner(task).preload(chosen, self._settings):
-                    loading.callback(stop)
+                    cleanup.callback(stop)
+            except Exception as error:
+                logger.debug("the model of %s is not loaded early: %s", task.title, describe_error(error))
 
     async def _dependencies(self, state: _TaskState) -> dict[int, list[TaskResult]]:
         """The results of each dependency, once all its runs have ended."""

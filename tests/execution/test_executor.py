@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -223,13 +224,18 @@ async def test_models_of_waiting_tasks_are_loaded_early_until_the_tasks_end(
             assert (runner.begun, runner.stopped) == (3, 3)
 
 
-async def test_a_task_runs_although_its_model_cannot_be_loaded_early(execute: Execute) -> None:
+async def test_a_task_runs_although_its_model_cannot_be_loaded_early(
+    execute: Execute, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "jarvis_agent")
+
     class Broken(EchoRunner):
         def preload(self, *args: Any) -> None:
             raise ValueError("no luck")
 
     results = await execute(echo(0, "a"), echo(1, "<resource>-0", 0), runner=Broken())
     assert statuses(results) == ["ok", "ok"]
+    assert "no luck" in caplog.text
 
 
 def result_of(name: str, *resources: Resource, number: int = 0) -> TaskResult:
