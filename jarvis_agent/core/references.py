@@ -40,7 +40,7 @@ _LOOSE = re.compile(
     re.IGNORECASE,
 )
 # What prompts call a reference, copied as it stands: <resource>  <resource-dep_id>  <resource>-task_id
-_NAMELESS = re.compile(r"<(?:resource|generated)\b[^0-9\s]*", re.IGNORECASE)
+_NAMELESS = re.compile(r"<(?:resource|generated)\b[a-z_-]*>(?:-<?[a-z_]*id>?)?", re.IGNORECASE)
 _BETWEEN = re.compile(r"[,;&+]|\band\b", re.IGNORECASE)
 
 
