@@ -1,7 +1,5 @@
 """All benchmarks: python benchmarks comparison | kills | planning | scheduling | selection | server."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

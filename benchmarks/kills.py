@@ -6,8 +6,6 @@ Each run must end as "done" by itself, with its events numbered without a gap, a
 be done twice. The cut needs Linux, root and `ip`; PostgreSQL must be installed.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

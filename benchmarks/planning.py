@@ -10,8 +10,6 @@ With --controlllm, the offline planner plans every eighth request of `eval_data/
 https://github.com/OpenGVLab/ControlLLM, where a plan needs a task of every family, and every file.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import ctypes

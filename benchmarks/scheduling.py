@@ -6,8 +6,6 @@ A task sleeps, and some fail. All seconds are divided by `PACE`. A chain of idle
 streams. The exit status is 1 if a figure misses its limit.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

@@ -7,8 +7,6 @@ The candidates for a request are all models of its domain, and go through the re
 are unknown, so that only purpose counts. "dev" are the odd lines of the requests, "test" the even ones.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence

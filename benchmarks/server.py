@@ -7,8 +7,6 @@ replies of the same double. Half of 200 clients use OpenAI's API, half start a r
 100 use OpenAI's API, and as many the same agent in bare FastAPI.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import subprocess

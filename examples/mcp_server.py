@@ -3,8 +3,6 @@
 docs/mcp.md and the tests use it over stdio. It needs the extra "mcp".
 """
 
-from __future__ import annotations
-
 import base64
 from pathlib import Path
 

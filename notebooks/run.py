@@ -9,8 +9,6 @@ without a meaning is replaced: the folder of the copy, and the names of runs and
 Needs the extra "dev".
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -5,8 +5,6 @@ with no_blocking() as blocked:
 assert blocked == []                # also if the error was caught
 """
 
-from __future__ import annotations
-
 import asyncio
 import io
 import os

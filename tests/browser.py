@@ -5,8 +5,6 @@ with serving_page([agent]) as url, chromium() as browser, browser_tab(browser, u
     tab.wait_until_idle()
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -8,8 +8,6 @@ async def test_a_limit(loop_time):          # a fixture of conftest.py
     await asyncio.sleep(3600)               # ends at once
 """
 
-from __future__ import annotations
-
 import asyncio
 from concurrent.futures import Future
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ result = jarvis("Describe it", "--file", "a.jpg", "--json")
 assert result.exit_code == 0, result.stderr
 """
 
-from __future__ import annotations
-
 import io
 import sys
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ Each file is read in a process with limits on memory and time, which is started 
 the kinds, what is refused though a library reads it, raw exceptions, crashes, notes, and slow files.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging

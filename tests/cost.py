@@ -5,8 +5,6 @@ assert cost_of(lambda: read(8 * text)) <= 10 * cost_of(lambda: read(text))
 What regular expressions do inside does not count.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from time import thread_time

@@ -9,8 +9,6 @@ A `console` block has commands after `$ `, a `powershell` block after `> `; the 
 output, where `…` matches any text and a number any number.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from dataclasses import dataclass, field

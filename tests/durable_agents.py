@@ -3,8 +3,6 @@
 agent = counting_agent(tmp_path, calls)                 # its plan: count "one"
 """
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Expert servers for tests, with the backend of `command_backend`: in a thread, or in a process."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random

@@ -1,7 +1,5 @@
 """An agent that plays back a Run as events, for the tests of the command line."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import signal

@@ -1,7 +1,5 @@
 """A forked child, as those of gunicorn, Celery and multiprocessing."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Builders for the tests of hosted models: calls of one model, and files as bytes."""
 
-from __future__ import annotations
-
 import base64
 import io
 import wave

@@ -1,7 +1,5 @@
 """A durable run of several tasks, which is stopped by a test."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import os

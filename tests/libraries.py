@@ -4,8 +4,6 @@ torch = needs("torch")      # the module is skipped without torch; torch.ones im
 needs("diffusers")          # the code under test imports it
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any

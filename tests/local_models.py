@@ -1,7 +1,5 @@
 """A backend of local models that a test makes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from jarvis_agent.backends.base import Expert

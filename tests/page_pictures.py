@@ -3,8 +3,6 @@
 The page is the real one, with the starter models and without a language model. Needs Chromium.
 """
 
-from __future__ import annotations
-
 import io
 import tempfile
 from pathlib import Path

@@ -5,8 +5,6 @@ with Postgres() as server:
     server.stop(), server.start()
 """
 
-from __future__ import annotations
-
 import getpass
 import itertools
 import pwd

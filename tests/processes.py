@@ -1,7 +1,5 @@
 """Programs in a new interpreter."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from typing import Any

@@ -7,8 +7,6 @@
 `EXPERTS` are fake experts: raw outputs in the forms of real models.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

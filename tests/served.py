@@ -1,7 +1,5 @@
 """The server of `jarvis_agent.interfaces.server` without a socket, and LangServe's client."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shutil

@@ -3,8 +3,6 @@
 Its agent has the plan of `killed_runs`, whose task 3 waits until FOLDER/gate exists.
 """
 
-from __future__ import annotations
-
 import re
 import signal
 import subprocess

@@ -4,8 +4,6 @@ agent, llm, backend = small_agent(plan(("image-to-text", [], {"image": "a.jpg"})
 agent.invoke("What is in a.jpg?").answer        # "A cat on a mat."
 """
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Callable, Iterable, Mapping

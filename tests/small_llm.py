@@ -6,8 +6,6 @@
 The tests have it too. It is there where `WEIGHTS` and the module `xllamacpp` are; `INSTALL` brings both.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

@@ -3,8 +3,6 @@
 JarvisAgent(planner=FakeStage(plan_of(task)), responder=FakeStage(saying("It is ", "done.")))
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any

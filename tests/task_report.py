@@ -3,8 +3,6 @@
 A task type requires only its row and an example for the planners (CONTRIBUTING.md).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

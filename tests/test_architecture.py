@@ -1,7 +1,5 @@
 """The structure of the package: layers, cycles and names."""
 
-from __future__ import annotations
-
 import ast
 from collections import Counter
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The benchmarks compute the makespans that they compare with, and judge answers by what they contain."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

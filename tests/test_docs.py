@@ -3,8 +3,6 @@
 Snippets run unchanged, with the real starter models. Language models are doubles that follow a script.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """The scripts in examples/ run as they are, offline and without a key, and print what they are to show."""
 
-from __future__ import annotations
-
 import re
 import runpy
 import sys

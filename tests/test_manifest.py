@@ -1,7 +1,5 @@
 """The manifest for Kubernetes, examples/kuberay.yaml."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

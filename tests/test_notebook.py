@@ -1,7 +1,5 @@
 """Each notebook runs, and its committed outputs are those of a run, without warnings and with alt texts."""
 
-from __future__ import annotations
-
 import base64
 import io
 import re

@@ -1,7 +1,5 @@
 """The distribution: its packages, extras, pins and contents, and imports that stay light."""
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import os

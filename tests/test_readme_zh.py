@@ -3,8 +3,6 @@
 tests/test_docs.py runs the code.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from pathlib import Path

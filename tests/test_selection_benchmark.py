@@ -1,7 +1,5 @@
 """A folder of APIBench is read as it is, and orders of models get the figures that are computed by hand."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -4,8 +4,6 @@ The page's examples run with the starter models, in each language. The code and 
 the documentation run in test_docs.py, the scripts in test_examples.py, the notebooks in test_notebook.py.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

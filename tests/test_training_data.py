@@ -1,7 +1,5 @@
 """The hand-written requests in training/ keep the rules of their notation, and the checker sees breaches."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from pathlib import Path

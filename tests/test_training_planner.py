@@ -1,7 +1,5 @@
 """What the planner is trained on: plans as actions that point into requests, and requests made of others."""
 
-from __future__ import annotations
-
 from random import Random
 
 import augment

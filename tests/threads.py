@@ -1,7 +1,5 @@
 """The threads that a run has started, to check that it leaves none."""
 
-from __future__ import annotations
-
 import threading
 
 

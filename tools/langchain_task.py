@@ -7,8 +7,6 @@ text content, the output is the text too. An error keeps a dict or list as its o
 A tool without a coroutine runs in a daemon thread, so that a blocked tool delays no other.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

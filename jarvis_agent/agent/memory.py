@@ -1,7 +1,5 @@
 """Chat memory: the turns of threads without a checkpointer, and external chat histories."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections import OrderedDict, deque

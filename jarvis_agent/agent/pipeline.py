@@ -6,8 +6,6 @@ Without a checkpointer, tasks start while the planner still writes. With one, pl
 execution starts after it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

@@ -1,7 +1,5 @@
 """The stages of a run, which JarvisAgent makes of what the user passes; `RunPipeline` calls them."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence

@@ -5,8 +5,6 @@ of the model; or the GGUF file at its `path`; or the agent's own. The prompt for
 PROMPTS. The reply is data: the model gets no tools, and no instruction in its reply is followed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import csv

@@ -4,8 +4,6 @@ After `MAX_FAILURES` failures in a row, calls are refused until `PAUSE_S` second
 that fail together count once. Which errors count is decided by `core.errors.ErrorPolicy`.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from time import monotonic

@@ -4,8 +4,6 @@ The pool decides which of several GPUs a model is loaded on (see `choosing`). Im
 torch.
 """
 
-from __future__ import annotations
-
 import gc
 import sys
 import threading

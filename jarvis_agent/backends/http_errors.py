@@ -4,8 +4,6 @@
 refused token and other 4xx are UnsupportedErrors: another provider may accept the call.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress

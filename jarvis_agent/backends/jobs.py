@@ -1,7 +1,5 @@
 """Calls in the queues of the pool: how they run, alone or in a batch, and learn that they were cancelled."""
 
-from __future__ import annotations
-
 import logging
 import traceback
 from collections.abc import Callable, Iterator, Sequence

@@ -3,8 +3,6 @@
 To add a language, add it to languages.csv.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 import unicodedata

@@ -1,7 +1,5 @@
 """The base classes of backends that load models on this machine, and of those whose models are files."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

@@ -5,8 +5,6 @@ another. Calls that wait together are computed in one batch if the model can. A 
 first call, if memory is free for it. One lock guards the state, for several event loops.
 """
 
-from __future__ import annotations
-
 import asyncio
 import atexit
 import logging

@@ -6,8 +6,6 @@ my-backend = "my_package:MyBackend"        # called with (settings, pool)
 JarvisAgent(backends=[MyBackend, *default_backends()])
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from functools import partial
 from pkgutil import resolve_name

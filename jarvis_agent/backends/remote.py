@@ -5,8 +5,6 @@ user started in the background writes its address and its key to a file of the u
 it while it runs.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

@@ -5,8 +5,6 @@ decision trees, need JARVIS_TRUST_REMOTE_CODE=1. Pickles are never loaded. Chron
 Chronos-2, and those based on T5; each numeric column is one series, and a column of dates orders the rows.
 """
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 A cancelled coroutine gets `limits.CANCEL_GRACE_S` seconds to finish. After that it is abandoned and logged.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import threading

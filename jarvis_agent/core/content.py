@@ -1,7 +1,5 @@
 """The texts and files in messages, in the forms of LangChain, OpenAI, Anthropic, Google and MCP."""
 
-from __future__ import annotations
-
 import base64
 import re
 from collections.abc import Iterator, Mapping

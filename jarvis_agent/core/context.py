@@ -1,7 +1,5 @@
 """The data of one run that its parts share: the request, its files, and the turns of the chat so far."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -3,8 +3,6 @@
 That of a large file is kept in ~/.cache/jarvis_agent/digests, so that a run reads none for this.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

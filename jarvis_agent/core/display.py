@@ -1,7 +1,5 @@
 """Files as HTML for notebooks."""
 
-from __future__ import annotations
-
 import base64
 import csv
 import html

@@ -1,7 +1,5 @@
 """Text in any encoding: byte order marks and UTF-8 first, else the likeliest of the common code pages."""
 
-from __future__ import annotations
-
 import codecs
 import re
 from unicodedata import category

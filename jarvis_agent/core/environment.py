@@ -1,7 +1,5 @@
 """What the environment says about keys and proxies, as people set it."""
 
-from __future__ import annotations
-
 import logging
 import os
 import re

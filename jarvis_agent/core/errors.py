@@ -26,8 +26,6 @@ message alone, without the words of libraries in it. Only `ConfigError` and `Inp
 `JarvisAgent.invoke`; the others are recorded in the run. ERROR_POLICIES states what follows each of them.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import traceback

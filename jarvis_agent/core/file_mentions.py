@@ -7,8 +7,6 @@ Names that are known are found by comparison, whatever letters they have (`NameI
 their form. The longest known name wins.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from bisect import bisect_left

@@ -7,8 +7,6 @@
 Only the thread that forks exists in the child. What others hold there is never released.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import os

@@ -1,7 +1,5 @@
 """The fixed texts of reports, in English and Chinese: `phrases("描述 a.jpg").failed` is "失败"."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ Masked are registered secrets, environment variables named like secrets, text th
 login, query and named fragment values of URLs.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import threading

@@ -7,8 +7,6 @@ substitute("Read: <resource>-0", {0: "hello"}.__getitem__)             # "Read: 
 normalise_references("Read: <GENERATED>_0")                            # "Read: <resource>-0"
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from functools import partial

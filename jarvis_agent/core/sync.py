@@ -6,8 +6,6 @@ A call is cancelled when it is interrupted, and at the process's exit. It is aba
 `anyio.from_thread.BlockingPortal` is not used: it cancels a task again at each await of its cleanup.
 """
 
-from __future__ import annotations
-
 import asyncio
 import atexit
 import os

@@ -1,7 +1,5 @@
 """Clean, shorten, split and count text."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -4,8 +4,6 @@ F1 is micro-averaged: true positives, predicted and gold facts are summed over a
 unknown tools and references to missing nodes count, unlike in TaskBench's own script.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

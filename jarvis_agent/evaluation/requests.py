@@ -15,8 +15,6 @@ questions, prompts                 the gold words in order, among few others, or
                                    prompt for pictures, video or sound may be in the other language
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence

@@ -5,8 +5,6 @@ JSON object per line in `data.json` (gold plans) and `user_requests.json`, and o
 `graph_desc.json` is not read: which tools can be linked follows from `tool_desc.json`.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@ A task that takes one image, say, and refers to several (frames, or the images o
 times) runs once for each. The first run keeps the task's id, the others have ids of their own.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections import defaultdict

@@ -8,8 +8,6 @@ Time: a candidate may use two thirds of what is left of `task_timeout`, the last
 none more than `attempt_timeout`. Retries start in the first half of that.
 """
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import json

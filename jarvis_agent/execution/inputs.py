@@ -1,7 +1,5 @@
 """Input binding: a task's arguments with references replaced and files opened."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -8,8 +8,6 @@ any replica answers for a thread; JARVIS_API_KEYS are the keys of its clients. J
 expert server of the same cluster. Needs the extras "ray", "serve" and "postgres".
 """
 
-from __future__ import annotations
-
 from fastapi import FastAPI
 from ray import serve
 

@@ -1,7 +1,5 @@
 """Results as content blocks of messages, so that a language model sees what it called for."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Collection, Iterable
 from typing import Any, Literal

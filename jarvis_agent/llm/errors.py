@@ -4,8 +4,6 @@ LangChain's providers report the same conditions with different classes or HTTP 
 table of those conditions; the first matching row is used.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit

@@ -12,8 +12,6 @@ Messages carry their stage in `additional_kwargs["jarvis_stage"]`, which is not 
 use it to tell the stages apart.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -9,8 +9,6 @@ Valid JSON is read while it is written, other JSON at the end, by json_repair. A
 fences, and thinking, which servers without a reasoning parser leave in the text.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import re

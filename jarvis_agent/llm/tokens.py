@@ -5,8 +5,6 @@ other character as one token, which is rather too many than too few. LangChain's
 counts four characters as one token, a quarter of a Chinese text; its `trim_messages` drops whole messages.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

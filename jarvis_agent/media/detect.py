@@ -6,8 +6,6 @@ Pillow reads the headers of images, PyAV the streams of recordings. The ending o
 formats of text, and recordings if PyAV is missing.
 """
 
-from __future__ import annotations
-
 import logging
 import mimetypes
 import re

@@ -6,8 +6,6 @@ Only the given file is read: links, images and style sheets in it are not. Parts
 to `MAX_MARKUP` bytes, whatever sizes the archive states.
 """
 
-from __future__ import annotations
-
 import codecs
 import email.policy
 import html

@@ -6,8 +6,6 @@
 Audio and video are not checked if soundfile or PyAV is missing; they cannot be decoded then either.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """The directory that a run writes to, `outputs/<run id>/` by default."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import re

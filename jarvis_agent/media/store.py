@@ -1,7 +1,5 @@
 """The files that a run reads: attachments, URLs, files named in the request, and results."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

@@ -13,8 +13,6 @@ missing ("", "NA", "null", …). Numbers with leading zeros or over 15 digits ar
 What is missing, damaged, too large, or no table is a `BadInputError`.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import math

@@ -3,8 +3,6 @@
 Your own template may also use the placeholders `examples` and `chat_history` for messages.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

@@ -7,8 +7,6 @@ The paper's table 3 has one name for all control maps, and its question answerin
 "ControlNet" with the text "canny" is taken as canny-control, and a text as a question and its context.
 """
 
-from __future__ import annotations
-
 import difflib
 import json
 import re

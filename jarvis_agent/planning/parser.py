@@ -10,8 +10,6 @@ that the planner wrote are kept. A task without an id, or with a taken one, gets
 text may still use 3 or 4.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping

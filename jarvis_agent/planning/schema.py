@@ -4,8 +4,6 @@ It depends on the task types alone, so that providers can cache it. Which argume
 which files and ids exist, is checked by the parser.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -3,8 +3,6 @@ r"""An answer as Markdown for pages and chat clients; terminals show it as it is
 to_markdown("The text reads: #include <iostream>", results)     # "The text reads: \#include \<iostream\>"
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -6,8 +6,6 @@ passes unchanged, and so does everything in code (between backticks), and a word
 text is divided into pieces makes no difference.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Mapping

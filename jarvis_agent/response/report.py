@@ -3,8 +3,6 @@
 Its template depends on the form of the output, else on the task, else on the kind of file (core/phrases.py).
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """The results of a run for the response prompt: shortened outputs, chosen models, and totals."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

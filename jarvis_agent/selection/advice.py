@@ -4,8 +4,6 @@ It and docs/tasks.md name well-known models of recommended.csv, which the select
 larger than `Settings.max_download`, and some have no safetensors.
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Mapping, Set
 from dataclasses import dataclass

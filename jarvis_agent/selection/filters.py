@@ -3,8 +3,6 @@
 CHECKS and the placement exclude a candidate; the rest are ordered by their factors (see `ranking`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The model registry: sources, backends and the ModelSelector that an agent or a set of tools shares."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import logging

@@ -4,8 +4,6 @@
 reverse; the `-only` policies exclude the other side.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -4,8 +4,6 @@ backend = FakeBackend({"image-to-text": "a cat", "text-to-speech": OutOfMemoryEr
 source = FakeSource([fake_candidate("image-to-text", "org/captioner", downloads=10)])
 """
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import threading

@@ -9,8 +9,6 @@ with HubDouble() as hub:
 assert hub.requests[0].path == "/api/models/org/detr"
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -6,8 +6,6 @@ ScriptedLLM({"plan": [broken, repaired]})                         # by stage, in
 ScriptedLLM(lambda messages: "you said " + messages[-1].text)
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -4,8 +4,6 @@ with forbid_network():
     socket.create_connection(("huggingface.co", 443))      # NetworkForbiddenError
 """
 
-from __future__ import annotations
-
 import ipaddress
 import socket
 from collections.abc import Callable, Iterator

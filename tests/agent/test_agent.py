@@ -1,7 +1,5 @@
 """JarvisAgent from outside: accepted input, the returned run, and what remains after closing."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """Custom tools, task types, models and stages of JarvisAgent."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Streams of JarvisAgent: chunks, events, tasks that run while the plan is written, and early exits."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

@@ -1,7 +1,5 @@
 """Decisions on a plan, and what is known of its tasks before they run."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

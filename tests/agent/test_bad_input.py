@@ -1,7 +1,5 @@
 """Bad input: the error says what is wrong and what to do, and finished work is kept and reported."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

@@ -1,7 +1,5 @@
 """The budget of a run: what it spends is counted, and what would exceed it is not done."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Chat memory, and chat messages as turns."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """LangChain's LLM caches, and the chat histories of langchain-community."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Custom stages that fail are replaced, and the run goes on."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import AsyncIterator, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """`agent.graph` as a sub-agent of deepagents, with files on both sides."""
 
-from __future__ import annotations
-
 import base64
 from pathlib import Path
 from typing import Any

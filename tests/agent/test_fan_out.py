@@ -1,7 +1,5 @@
 """A reference to several results runs a task once for each; a text file's name in a text is its content."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path

@@ -4,8 +4,6 @@ The run ends within its time limits; `loop_time` lets them pass at once. Each ta
 skipped. What does not need the broken part is done, the answer says what failed, and nothing is left running.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence

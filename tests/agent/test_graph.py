@@ -1,7 +1,5 @@
 """Runs with a checkpointer: they resume where they stopped, and each thread remembers its turns."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from contextlib import aclosing

@@ -1,7 +1,5 @@
 """Approval of plans: nothing runs before a valid decision, and a decision is stored."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The graph inside a larger graph, with any durability, and on LangGraph's server."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import runpy

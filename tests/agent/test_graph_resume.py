@@ -1,7 +1,5 @@
 """Runs that resume in another process: their files, time limit and usage."""
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 import time

@@ -1,7 +1,5 @@
 """The agent in LCEL and as a node of a LangGraph graph, and its tools in `create_agent`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass

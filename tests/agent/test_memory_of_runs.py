@@ -1,7 +1,5 @@
 """Finished runs leave no objects, requests or cached results in memory."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import gc

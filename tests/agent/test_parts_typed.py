@@ -1,7 +1,5 @@
 """What a LangChain user sees of the parts: their schemas, their repr, and their copies."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from typing import Any

@@ -1,7 +1,5 @@
 """Prompt injection: instructions in texts of files and models have no effect, even if the LLM obeys."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator

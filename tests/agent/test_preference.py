@@ -1,7 +1,5 @@
 """A plan's preference: the models of its tasks are chosen by it, and the answer says so."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Look, and go on: after the results, the language model answers or adds tasks that need them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from typing import Any

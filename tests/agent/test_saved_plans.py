@@ -1,7 +1,5 @@
 """A saved plan runs on other files without a language model."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import operator

@@ -4,8 +4,6 @@ Each runs with the intended plan and with the one that the paper printed. Each a
 language model and once, as if that one failed, by the report.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 from pathlib import Path

@@ -4,8 +4,6 @@ The plans are scripted. The models are tiny and untrained, so only the files are
 right type, and is made from the right input.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Seeds: repeated pictures differ, and the same requests give the same pictures again."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

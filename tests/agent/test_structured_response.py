@@ -1,7 +1,5 @@
 """`JarvisAgent(response_format=…)`: the answer as a value of the user's type."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Fixtures of the tests of backends."""
 
-from __future__ import annotations
-
 import gc
 import shutil
 from collections.abc import Callable

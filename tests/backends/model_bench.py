@@ -4,8 +4,6 @@ bench = Bench(TransformersBackend, built, media, tmp_path)
 raw = bench.ask("image-classification", "vit", image="photo")
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path

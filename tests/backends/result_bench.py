@@ -1,7 +1,5 @@
 """Builders for the tests of adapters: calls that write into a directory, and media files."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable
 from itertools import count

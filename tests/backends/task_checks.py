@@ -1,7 +1,5 @@
 """Checks of test_every_task.py: functions of an artifact (output, resources) that assert what it holds."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Adapters: whatever an expert returns becomes plain JSON and resources, or an error that names the model."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

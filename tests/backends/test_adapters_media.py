@@ -1,7 +1,5 @@
 """Adapters of images, sounds, videos and 3D models: the content of the files and their metadata."""
 
-from __future__ import annotations
-
 import json
 import wave
 from pathlib import Path

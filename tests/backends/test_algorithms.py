@@ -1,7 +1,5 @@
 """The algorithms: which tasks they do, and the control maps that OpenCV draws of a photo and of shapes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Media tools: files in, files out, without a model."""
 
-from __future__ import annotations
-
 import wave
 from collections.abc import Callable
 from pathlib import Path

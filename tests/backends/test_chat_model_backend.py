@@ -1,7 +1,5 @@
 """Chat models as experts: on a server, which is a double that speaks OpenAI's API, and the agent's own."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The circuit breaker: opens after repeated failures, admits calls after a pause, closes on success."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

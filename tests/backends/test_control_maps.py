@@ -1,7 +1,5 @@
 """Control maps drawn from known depths, joints and regions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

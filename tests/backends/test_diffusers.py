@@ -1,7 +1,5 @@
 """The diffusers backend: seeds, masks, options, ControlNets, cancellation, and refused models."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Callable

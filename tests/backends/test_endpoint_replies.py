@@ -1,7 +1,5 @@
 """Inference endpoints with handlers of their own: what is read in their replies, and what they are sent."""
 
-from __future__ import annotations
-
 import base64
 import io
 from pathlib import Path

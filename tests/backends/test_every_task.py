@@ -4,8 +4,6 @@ The cases are rows of tests/data/task_cases.yaml, and their checks are functions
 `make task-report` lists task types without a case.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """Backends that load model files: what they refuse, download, share, and say when something is missing."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

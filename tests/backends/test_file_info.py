@@ -1,7 +1,5 @@
 """Facts of files, without a model: dimensions, duration, and numbers of pages, words, frames and rows."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Hosted models: which provider is called, with which token, and how its failures are reported."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from datetime import UTC, datetime, timedelta

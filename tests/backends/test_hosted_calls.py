@@ -1,7 +1,5 @@
 """How each task is asked of inference providers, against a double of their API."""
 
-from __future__ import annotations
-
 import base64
 from pathlib import Path
 from typing import Any

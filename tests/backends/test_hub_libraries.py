@@ -1,7 +1,5 @@
 """From the Hub to a tool's result: models of several libraries are listed, selected, downloaded and run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Languages are found by name or code, and guessed from the script of a text."""
 
-from __future__ import annotations
-
 import re
 
 from jarvis_agent.backends.languages import LANGUAGES, find_language, language_of_script

@@ -1,7 +1,5 @@
 """File layouts: which files of a model each library reads."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Lists of labels and sentences, as language models send them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Model files: from a folder, the cache of the Hub, or a download that obeys its limits and ends."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json

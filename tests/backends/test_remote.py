@@ -1,7 +1,5 @@
 """Models that an expert server runs: how its answers and errors are read, and that results stay the same."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Iterator

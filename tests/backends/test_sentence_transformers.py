@@ -1,7 +1,5 @@
 """The sentence-transformers backend: similarity, ranking, vectors, and refused models."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

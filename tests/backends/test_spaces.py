@@ -1,7 +1,5 @@
 """Gradio Spaces as experts, against a double of Gradio's protocol."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json

@@ -1,7 +1,5 @@
 """Models of tables and of time series: which files are loaded and refused, and what is done with columns."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Multimodal and document models: the inputs that they get, and the inputs that they refuse."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any

@@ -1,7 +1,5 @@
 """Text, tables and sound with transformers: long inputs, languages, batches, and what is refused."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Images and videos with transformers: labels, masks, keypoints, depth, and refused inputs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

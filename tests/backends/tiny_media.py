@@ -1,7 +1,5 @@
 """Small media files for tests: photo, page, tone, speech, clip and table."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

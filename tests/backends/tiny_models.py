@@ -5,8 +5,6 @@
 Most are described in tests/data/tiny_models.yaml; `WRITTEN` holds those that need code.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Tiny scikit-learn models of tables like the tests' table: functions that save one in a folder."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from functools import partial

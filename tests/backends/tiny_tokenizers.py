@@ -3,8 +3,6 @@
 Each function takes the folder of the model, where some tokenizers keep their vocabulary.
 """
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A run cancelled at any stage leaves no task, thread, open file or partial file."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import socket

@@ -1,7 +1,5 @@
 """Timeouts for coroutines, and threads for blocking calls."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import threading

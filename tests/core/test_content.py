@@ -1,7 +1,5 @@
 """Texts and files in the messages of clients, and data URLs as browsers and programs write them."""
 
-from __future__ import annotations
-
 import base64
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """Resources in notebooks: each kind has its HTML element, and content is escaped."""
 
-from __future__ import annotations
-
 import wave
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Encodings of texts: marks, UTF-8, and what is assumed otherwise."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

@@ -1,7 +1,5 @@
 """Keys and proxies as people set them in the environment."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

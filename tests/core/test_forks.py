@@ -1,7 +1,5 @@
 """Locks and models of a forked child."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Images as tasks take them: upright, in 8 bits and sRGB, on paper where they are transparent."""
 
-from __future__ import annotations
-
 import io
 import struct
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The fixed texts of reports, in English and Chinese."""
 
-from __future__ import annotations
-
 import ast
 import string
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """Parts passed to an agent are checked at once; custom backends work beside the built-in ones."""
 
-from __future__ import annotations
-
 import importlib.metadata
 from collections.abc import Callable
 from types import SimpleNamespace

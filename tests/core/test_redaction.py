@@ -1,7 +1,5 @@
 """Keys and tokens appear in no answer, error, log, run or report."""
 
-from __future__ import annotations
-
 import logging
 import traceback
 from contextlib import aclosing

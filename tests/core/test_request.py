@@ -1,7 +1,5 @@
 """Requests: their forms, and the files and URLs named in their text."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Settings come from arguments and JARVIS_ variables; errors name the field or the variable."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Sync calls of async functions, through one event loop in a daemon thread."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """Custom task types: what `register_task` accepts and refuses."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

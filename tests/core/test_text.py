@@ -1,7 +1,5 @@
 """Text is made encodable and shortened, so that any run can be stored and sent."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

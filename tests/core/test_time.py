@@ -3,8 +3,6 @@
 Time limits have their default values; `loop_time` lets them pass at once.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from contextlib import suppress

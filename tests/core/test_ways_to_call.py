@@ -5,8 +5,6 @@ calls in one way, or in several, one after the other. It is killed when a way ta
 then shows where each of its threads and children is.
 """
 
-from __future__ import annotations
-
 import asyncio
 import faulthandler
 import gc

@@ -8,8 +8,6 @@
 It speaks as much of Gradio's protocol (5, "sse_v3") as gradio_client uses.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

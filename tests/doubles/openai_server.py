@@ -11,8 +11,6 @@ refusal), a `ToolUse` (the model calls a tool that it was given); or the whole r
 is told from the title of the prompt, as in the sets "default" and "paper".
 """
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator, Mapping

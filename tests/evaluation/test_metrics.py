@@ -1,7 +1,5 @@
 """The metrics of plans agree with hand-computed ones."""
 
-from __future__ import annotations
-
 import pytest
 
 from jarvis_agent.core.types import Task, Usage

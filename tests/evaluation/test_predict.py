@@ -1,7 +1,5 @@
 """Requests are planned; failures are recorded."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

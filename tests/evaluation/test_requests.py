@@ -1,7 +1,5 @@
 """Our own requests are well-formed, and plans are judged by what a plain reader would accept."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

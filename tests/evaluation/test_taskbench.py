@@ -1,7 +1,5 @@
 """TaskBench folders are read as they are, and what cannot be read in them is named."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Tasks as tool runs in LangChain's callbacks, for LangSmith, `astream_events` and LangGraph."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The executor: when tasks start, what fails with what, and how inputs are bound."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable

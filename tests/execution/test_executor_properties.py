@@ -1,7 +1,5 @@
 """For any plan and any failures: each task ends once with the right status, and nothing is left behind."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Fallback: which errors are retried, which candidate is next, and how much time each gets."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A Run as text, messages, HTML and JSON."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The example of an Agent Protocol server: keys, and a graph and files for each owner."""
 
-from __future__ import annotations
-
 import json
 import runpy
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Requests and chats in a terminal, with an agent that plays back runs."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

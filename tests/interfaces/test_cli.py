@@ -1,7 +1,5 @@
 """The command `jarvis`: which command is meant, exit codes, what goes where."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """`jarvis demo`: the README's request on copied example files, anywhere."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`jarvis doctor`: what it finds, what it advises, and that it shows no secret."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import tomllib

@@ -1,7 +1,5 @@
 """`jarvis eval taskbench | plans`: one table or one JSON object, and exit codes."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`jarvis experts`: local models in another process, with its faults."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import resource

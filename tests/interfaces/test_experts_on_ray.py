@@ -1,7 +1,5 @@
 """The expert server on a real Ray cluster, whose nodes are processes of this machine. The order matters."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from importlib import import_module

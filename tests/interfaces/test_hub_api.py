@@ -1,7 +1,5 @@
 """The expert server as an inference endpoint of the Hub, called with huggingface_hub's own client."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json

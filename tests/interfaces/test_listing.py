@@ -1,7 +1,5 @@
 """`jarvis tasks` and `jarvis models`: the task types and the models that can run them."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from importlib.util import find_spec

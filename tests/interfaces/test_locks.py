@@ -1,7 +1,5 @@
 """Locks that the kernel, or PostgreSQL, frees when a process ends."""
 
-from __future__ import annotations
-
 import asyncio
 import multiprocessing
 import os

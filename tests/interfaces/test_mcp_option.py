@@ -1,7 +1,5 @@
 """`jarvis --mcp COMMAND`: the tools of real MCP servers over stdio, as tasks beside the Hub's."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -3,8 +3,6 @@
 Clients of both eras: with sessions, and with none over HTTP (since the revision of July 2026).
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

@@ -1,7 +1,5 @@
 """OpenAI's chat completions of a server on loopback, with the official client and LangChain's."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import hashlib

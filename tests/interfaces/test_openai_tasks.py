@@ -1,7 +1,5 @@
 """OpenAI's routes for recordings, speech, vectors and pictures, with the official client and LangChain's."""
 
-from __future__ import annotations
-
 import base64
 import io
 import re

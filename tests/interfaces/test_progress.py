@@ -1,7 +1,5 @@
 """The progress of a run: the tree, the lines, and that no text in them controls the terminal."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

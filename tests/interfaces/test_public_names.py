@@ -1,7 +1,5 @@
 """No response of a server holds a path, an address or a setting of it: only URLs, and names of uploads."""
 
-from __future__ import annotations
-
 import errno
 import sys
 from collections.abc import Callable, Iterator

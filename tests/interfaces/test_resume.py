@@ -1,7 +1,5 @@
 """`jarvis --resume` and `--approve`: stored runs, and plans that wait for approval."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import sys

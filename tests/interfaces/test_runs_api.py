@@ -1,7 +1,5 @@
 """Runs that outlive their request: start, status, events, cancellation, approval."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sqlite3

@@ -1,7 +1,5 @@
 """The agent over HTTP: LangServe's routes, threads, and errors."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import sys

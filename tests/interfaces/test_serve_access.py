@@ -1,7 +1,5 @@
 """Who may use a server: keys, owners, pages of other origins, and limits; each route by itself."""
 
-from __future__ import annotations
-
 import asyncio
 import hmac
 import json

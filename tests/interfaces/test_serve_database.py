@@ -1,7 +1,5 @@
 """The database of a server: what survives a restart, and what several processes share."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """The files of a server: uploads, outputs of runs, and how long both are kept."""
 
-from __future__ import annotations
-
 import base64
 import errno
 import io

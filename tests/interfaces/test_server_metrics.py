@@ -1,7 +1,5 @@
 """What Prometheus reads from the server."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

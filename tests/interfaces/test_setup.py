@@ -1,7 +1,5 @@
 """`jarvis setup`: what is proposed, downloaded, checked and configured."""
 
-from __future__ import annotations
-
 import shutil
 import tomllib
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Every task as a tool over HTTP, with LangServe's client."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The web page, used in headless Chromium as a visitor does."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import threading

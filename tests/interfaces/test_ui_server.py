@@ -1,7 +1,5 @@
 """Who may use the web page, and what its server refuses."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import os

@@ -1,7 +1,5 @@
 """A visitor of the web page: choices, files, and what the chat remembers."""
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 import sqlite3

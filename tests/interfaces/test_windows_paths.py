@@ -1,7 +1,5 @@
 """What turns names into paths, and paths into names, with the paths of Windows on any system."""
 
-from __future__ import annotations
-
 from io import BytesIO
 from pathlib import Path, PureWindowsPath
 from typing import Any, Self

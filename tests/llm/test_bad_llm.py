@@ -1,7 +1,5 @@
 """If the language model fails, its tasks so far are run and the run says what is wrong."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

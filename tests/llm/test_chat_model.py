@@ -1,7 +1,5 @@
 """Which chat model is used, and which options it is given."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

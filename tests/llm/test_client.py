@@ -1,7 +1,5 @@
 """LLMClient: streaming, time limits, errors, schemas, thinking, usage."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

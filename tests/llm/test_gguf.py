@@ -1,7 +1,5 @@
 """The number of parameters in the header of a GGUF file, whatever its name."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 

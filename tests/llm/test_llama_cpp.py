@@ -1,7 +1,5 @@
 """Chat models in GGUF files: LangChain's standard tests, one copy in memory, and what ends a reply."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import os

@@ -1,7 +1,5 @@
 """Whole runs with the real ChatOpenAI and a local server that streams like OpenAI's."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """Prompt templates: the paper's wording, slots, directories, and the token budget."""
 
-from __future__ import annotations
-
 import json
 import re
 from itertools import product

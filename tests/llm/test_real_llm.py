@@ -4,8 +4,6 @@ SmolLM2-135M is served on this machine by llama.cpp (xllamacpp). Its replies are
 endless repetitions, invented files, truncated JSON.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """UsageMeter: what calls may still spend while others are at work."""
 
-from __future__ import annotations
-
 from uuid import uuid4
 
 import pytest

@@ -3,8 +3,6 @@
 await refusals(damaged(valid_files(folder)["png"]), "png", folder)     # the number of refused files
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Media types, detected from the first bytes of a file."""
 
-from __future__ import annotations
-
 import os
 import socket
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Documents as text: PDF, DOCX, HTML and EPUB files, in every task that takes a text."""
 
-from __future__ import annotations
-
 import json
 import tracemalloc
 import zipfile

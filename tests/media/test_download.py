@@ -1,7 +1,5 @@
 """Downloads: URLs that are fetched, and URLs that are refused."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import ipaddress

@@ -1,7 +1,5 @@
 """Damaged files of every kind are read, or refused with the name of the file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

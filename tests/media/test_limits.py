@@ -1,7 +1,5 @@
 """Limits on pixels, seconds, bytes and cells, checked before decoding."""
 
-from __future__ import annotations
-
 import base64
 import io
 import itertools

@@ -1,7 +1,5 @@
 """Recordings and videos: what a container holds, its channels, its damage, and which way is up."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,6 @@
 """The files of a run, and the access policy: what a request and a plan may read."""
 
 # ruff: noqa: ASYNC240 - the files are small
-from __future__ import annotations
-
 import base64
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Tables as people have them: dialects, lines around a table, numbers, workbooks, and what is refused."""
 
-from __future__ import annotations
-
 import csv
 import os
 import zipfile

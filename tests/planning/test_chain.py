@@ -1,7 +1,5 @@
 """planning_chain: streaming, repair, fallbacks, caches, prompts and examples."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

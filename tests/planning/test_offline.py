@@ -1,7 +1,5 @@
 """The offline planner: plain requests become the right plan, and nothing else is dropped without a note."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import pickle

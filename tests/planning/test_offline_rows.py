@@ -1,7 +1,5 @@
 """Requests with many files, without a language model: one task a file for every file."""
 
-from __future__ import annotations
-
 import pytest
 
 from jarvis_agent.core.types import Resource, Task

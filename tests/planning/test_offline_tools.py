@@ -1,7 +1,5 @@
 """Tools of any names are recognised by types and descriptions; their arguments are never guessed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -7,8 +7,6 @@ planner_outputs.jsonl holds outputs of strong and weak planners; plan_rules.json
 paper_plans.jsonl has the plans of the paper's case studies, as intended and as printed with slips.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

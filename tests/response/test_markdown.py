@@ -1,7 +1,5 @@
 """Answers as Markdown: texts that were read are shown letter by letter."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

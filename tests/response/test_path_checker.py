@@ -1,7 +1,5 @@
 """Paths in an answer: names of made files become paths, all else passes, however the text is split."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

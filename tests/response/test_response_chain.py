@@ -1,7 +1,5 @@
 """response_chain and template_responder: the answer by an LLM, the report without one, and failures."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, ClassVar

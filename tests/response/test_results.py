@@ -1,7 +1,5 @@
 """Totals, predictions and model assignment of the response prompt."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The answer without a language model: a sentence on each result."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """structured_chain and ResponseFormat: an answer as a value of the user's type."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import date
 from typing import Any

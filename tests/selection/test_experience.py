@@ -1,7 +1,5 @@
 """What happened to models is kept for all processes, counts in the ranking, and says nothing of a request."""
 
-from __future__ import annotations
-
 import sqlite3
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Hard filters, placement and ranking: which candidates are allowed, where they run, in which order."""
 
-from __future__ import annotations
-
 import sys
 import types
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A task's tool with the default sources and a HubDouble: list, select, download or call, fall back."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from pathlib import Path

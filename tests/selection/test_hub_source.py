@@ -1,7 +1,5 @@
 """HubSource: one request per task, cached in memory, with clear errors."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """The agent's language model as an expert: chosen for texts, unless that is forbidden or a niche is named."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 from uuid import UUID

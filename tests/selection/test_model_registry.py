@@ -1,7 +1,5 @@
 """ModelRegistry: the available tasks and how long they are cached, and the shared model pool."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace

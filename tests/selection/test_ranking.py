@@ -1,7 +1,5 @@
 """The order of realistic lists of models for a task with and without a purpose."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

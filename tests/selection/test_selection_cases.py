@@ -1,7 +1,5 @@
 """Of invented models, each with its defects, none is chosen that cannot run or is not allowed."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

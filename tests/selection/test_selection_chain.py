@@ -1,7 +1,5 @@
 """selection_chain: prompt, chat model and parser as one Runnable; the reply is checked against the list."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

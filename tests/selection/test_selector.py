@@ -1,7 +1,5 @@
 """From a task to a Selection: sources, filters, the choice of the chain, pins, and advice without a model."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

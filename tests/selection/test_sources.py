@@ -1,7 +1,5 @@
 """The user's own models, recommended models, and sources and backends of installed packages."""
 
-from __future__ import annotations
-
 import re
 from contextlib import aclosing
 from importlib.metadata import EntryPoint

@@ -1,7 +1,5 @@
 """Spaces that the Hub finds: a double of the Hub, and Gradio applications on this machine."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

@@ -1,7 +1,5 @@
 """The shipped test doubles: scripted LLM, fake backend and source, no network."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Arguments of custom tools: injected ones work as in `create_agent`, and invalid ones are reported."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any, Literal
 

@@ -1,7 +1,5 @@
 """What a calling model sees of a result: text, or content blocks, by its profile."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json

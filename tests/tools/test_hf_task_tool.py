@@ -1,7 +1,5 @@
 """Tools called alone or by another agent: their place in traces, their errors, the files they may read."""
 
-from __future__ import annotations
-
 import base64
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The tools under LangChain's own middleware."""
 
-from __future__ import annotations
-
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import ToolRetryMiddleware

@@ -1,7 +1,5 @@
 """LangChain tools as tasks: tools that hang or exit, and the files of their results."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import sys

@@ -1,7 +1,5 @@
 """Tools of a real MCP server over stdio, as tasks of a plan (langchain.mcp)."""
 
-from __future__ import annotations
-
 import logging
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The middleware offers a model the few tools that it needs."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

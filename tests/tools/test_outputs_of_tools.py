@@ -1,7 +1,5 @@
 """The output kinds of custom tools: declared, inferred or any; and the resources of their results."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The tools in smolagents, which takes names that are identifiers, and one type for each argument."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

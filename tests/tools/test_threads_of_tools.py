@@ -1,7 +1,5 @@
 """Tools in `create_agent`: whose files they read, and how their progress is seen."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Every tool passes the standard suites of langchain-tests."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ thousandths of its sides, as Qwen and Gemini count, if none is above 1000. A box
 which detectors give, is never one of thousandths, and `box_2d` is never one of pixels.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

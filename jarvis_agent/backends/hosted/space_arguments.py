@@ -5,8 +5,6 @@ angle brackets ("<text>"), so that texts are sent as they are, and only files of
 the schema: only simple parts of it are shown and checked.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -5,8 +5,6 @@ the same time are sent once, also from several event loops. Each runs in a daemo
 resolution has no timeout.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -3,8 +3,6 @@
 Cards are untrusted: a field of the wrong type counts as absent, and every text is shortened.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -6,8 +6,6 @@ Downloads use huggingface_hub's cache and locks, in threads of their own, so tha
 wait for a server that does not answer.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import re

@@ -4,8 +4,6 @@ The output has the shape of huggingface_hub's inference types, whichever backend
 appear in it as paths. A task without an own adapter uses the adapter of its first output kind.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -5,8 +5,6 @@ from the Hub's cache, else from the Hub. None of these places is trusted: no cod
 its weights, and a file whose SHA-256 is not that of the row is refused.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Starter models for speech: Hibari speaks, Whisper transcribes, Silero finds it, GTCRN cleans it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from itertools import takewhile

@@ -3,8 +3,6 @@
 `PIPELINES` has for each task the pipelines to choose from. A new task is a row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

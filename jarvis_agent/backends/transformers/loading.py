@@ -4,8 +4,6 @@ Missing weights are an error here; transformers itself initialises them at rando
 so models with a video part (Qwen-VL, InternVL, SmolVLM) are loaded without it, and without torchvision.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ A video is shown as some of its frames with their times, which every model for s
 recording longer than the model hears at once is split into consecutive parts.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace

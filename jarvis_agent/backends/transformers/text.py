@@ -5,8 +5,6 @@ transformers has no pipelines for question answering, summarization and translat
 here. Long texts are read in overlapping windows or rewritten piece by piece.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec

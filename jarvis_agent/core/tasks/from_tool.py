@@ -5,8 +5,6 @@ from the return annotation. Else, as for MCP tools, they are "text" and "any", s
 result to any task. A wrong guess is reported when the result is used.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import is_dataclass

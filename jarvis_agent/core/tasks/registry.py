@@ -3,8 +3,6 @@
 Names are the Hub's. The paper's short names (image-cls, VQA, ASR, …) are aliases.
 """
 
-from __future__ import annotations
-
 import re
 from difflib import get_close_matches
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """TaskSpec: the name, inputs and outputs of a task type."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Literal
 

@@ -6,8 +6,6 @@ without models. `X-control` makes a control map (edges, depth, a pose, …) from
 makes an image from such a map and a text, with a ControlNet.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec

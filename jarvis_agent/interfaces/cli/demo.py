@@ -1,7 +1,5 @@
 """`jarvis demo`: the README's request on its two example files, anywhere, without key and network."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path

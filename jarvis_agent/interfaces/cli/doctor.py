@@ -1,7 +1,5 @@
 """`jarvis doctor`: what is installed and reachable, and how to fix what is not. It shows no keys."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

@@ -1,7 +1,5 @@
 """`jarvis tasks` and `jarvis models TASK`: what can be run here, as data and as tables."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from contextlib import suppress
 

@@ -4,8 +4,6 @@ A server runs until the end of the block and keeps its state between calls. Its 
 loop of a thread, and its tools may be called in any other loop.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -4,8 +4,6 @@ It proposes a model that fits, asks, downloads it from the Hub to its cache, che
 the Hub's metadata, writes a first reply with it, and stores the choice in the user's configuration.
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os

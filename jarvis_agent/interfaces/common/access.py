@@ -4,8 +4,6 @@ A key is sent as `Authorization: Bearer …`; `request.state.owner` stands for i
 path with a key, for `GET` alone. It allows what the key allows at that path, and ends with the key.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import logging

@@ -4,8 +4,6 @@ A larger body is answered with 413, and more runs with 429 and `Retry-After`. Ea
 for itself. Work for a client ends when the client goes.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math

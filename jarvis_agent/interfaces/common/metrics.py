@@ -4,8 +4,6 @@ Labels are routes, statuses and names of tasks: nothing of a user. Several proce
 numbers through the files in the directory PROMETHEUS_MULTIPROC_DIR, which must exist when they start.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import AsyncGenerator, Awaitable
 from contextlib import aclosing

@@ -3,8 +3,6 @@
 An upload is "9f0c…/cat.jpg". `/outputs/8f0c…/0-canny.png` is the URL of a file of a run.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 import secrets

@@ -8,8 +8,6 @@ Its routes are the Hub's inference API (`hub_api`), where `PUT` loads a model be
 "serve".
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import socket

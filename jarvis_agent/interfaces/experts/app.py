@@ -1,7 +1,5 @@
 """The expert server: answers requests of the Hub's inference API with the local models of this process."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import re

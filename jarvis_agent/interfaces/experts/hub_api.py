@@ -7,8 +7,6 @@ A response is JSON as specified for the task, or the file that the model made; w
 `return_files` the whole result: `output`, its `resources` with the content of their files, and `notes`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

@@ -6,8 +6,6 @@ has an HTTP proxy on every node. Every node needs the extras "ray", "serve" and 
 JARVIS_API_KEYS.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ A file has the URI "jarvis:///outputs/<run>/<name>", which stands for it in the 
 Since the revision of July 2026, HTTP has no sessions: what belonged to a session belongs to the key.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import logging

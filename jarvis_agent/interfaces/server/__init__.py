@@ -10,8 +10,6 @@ that reaches the port may use the agent. LangServe, whose routes the agent has, 
 licence forbids offering it to third parties as a hosted service. Needs the extra "serve".
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Callable

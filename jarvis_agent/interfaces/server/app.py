@@ -1,7 +1,5 @@
 """The web application of `jarvis_agent.interfaces.server.create_app`; it needs the extra "serve"."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import tempfile

@@ -3,8 +3,6 @@
 SQLite serves the processes of one machine, PostgreSQL (extra "postgres") those of several.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sqlite3

@@ -4,8 +4,6 @@ Errors in the request (`STATUSES`) are reported with their own message; all othe
 "Internal Server Error". A full disk is answered with 507 wherever it is found.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import logging

@@ -7,8 +7,6 @@ Both share one agent and so its loaded models. Requests are untrusted: they can 
 JARVIS_ALLOWED_DIRS, and no other file. For keys and owners see examples/agent_server.
 """
 
-from __future__ import annotations
-
 from fastapi import FastAPI
 from fastapi.responses import FileResponse
 

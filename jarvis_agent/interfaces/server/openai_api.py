@@ -8,8 +8,6 @@ tasks as `delta.reasoning_content`, and the answer as `delta.content`.
 Source: https://platform.openai.com/docs/api-reference/chat
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

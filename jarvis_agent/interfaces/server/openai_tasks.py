@@ -7,8 +7,6 @@ as `model` in its JSON. A text is taken as it is written, even if it is the name
 Source: https://platform.openai.com/docs/api-reference/audio
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import html

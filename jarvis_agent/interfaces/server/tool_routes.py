@@ -4,8 +4,6 @@ LangServe's `add_routes` would take a second and 30 MB for all tasks, and 40 MB 
 handlers are made when a task is first used, behind routes that all tasks share.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine
 from difflib import get_close_matches
 from inspect import isclass

@@ -1,7 +1,5 @@
 """What each owner has on a server: directories, and an agent that reads and writes only there."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

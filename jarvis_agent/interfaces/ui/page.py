@@ -5,8 +5,6 @@ it. Of what a browser sends, only the request, the choices, the edited plan and 
 Chats are directories, named after a secret key that the browser keeps, the login, and a random name.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import html

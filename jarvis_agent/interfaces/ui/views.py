@@ -3,8 +3,6 @@
 All names, reasons and results are from models and files. They are escaped, and cleaned of the server's paths.
 """
 
-from __future__ import annotations
-
 import html
 import json
 import mimetypes

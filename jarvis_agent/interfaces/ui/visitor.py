@@ -1,7 +1,5 @@
 """A visitor of the page, in one chat."""
 
-from __future__ import annotations
-
 import asyncio
 import filecmp
 import itertools

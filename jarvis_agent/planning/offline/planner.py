@@ -5,8 +5,6 @@ planner.invoke({"input": "Describe cat.jpg and read the caption aloud", "files":
 planning_chain(llm).with_fallbacks([planner], exception_key="error")
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Model sources: the user's descriptions, the starter packages, the local cache, the Hub, plug-ins."""
 
-from __future__ import annotations
-
 from jarvis_agent.core.plugins import load_plugin, plugin_entries
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.llm.chat_model import local_files

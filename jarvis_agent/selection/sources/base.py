@@ -4,8 +4,6 @@ A source is a class with a `name` and one method, `candidates`. It is passed as 
 or found through the entry-point group `jarvis_agent.model_sources` and called with the settings.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Coroutine
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable

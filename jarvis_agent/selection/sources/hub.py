@@ -1,7 +1,5 @@
 """The models of the Hugging Face Hub: one request lists the candidates of a task and their providers."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from typing import Any, ClassVar

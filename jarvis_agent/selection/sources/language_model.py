@@ -1,7 +1,5 @@
 """The user's language model as a candidate for the tasks that it does itself."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, ClassVar
 

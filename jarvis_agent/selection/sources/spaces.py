@@ -6,8 +6,6 @@ are left over, the language model fills them, if there is one. A Space without s
 its backend's `unsupported_reason` says why it cannot be called.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Iterable, Mapping

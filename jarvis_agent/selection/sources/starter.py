@@ -1,7 +1,5 @@
 """The starter models, which come inside packages, and the algorithms that need no model."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from importlib.util import find_spec
