@@ -333,9 +333,8 @@ def _reason_of_rank(shortlist: Shortlist) -> Note:
     factor, count = max(leads, key=leads.__getitem__), len(shortlist.placements)
     if leads[factor] <= 0:
         return Note("it is the first of {number} candidates", number=count)
-    return Note(
-        "it is the first of {number} candidates (largest lead: {factor})", number=count, factor=factor
-    )
+    lead = Note(f"largest lead: {factor}")
+    return Note("it is the first of {number} candidates ({lead})", number=count, lead=lead)
 
 
 @dataclass(frozen=True, slots=True)
