@@ -42,8 +42,8 @@ def clip(text: str, limit: int) -> str:
 def clip_rows(rows: Sequence[Any], limit: int) -> str:
     """Rows of plain data in `limit` tokens, one line of JSON each. All rows are cut before one is dropped.
 
-    The first entries of lists and the beginning of texts are kept, with a note on what was cut. Names of
-    files and ids of models are too short to be cut.
+    The first entries of lists and the beginning of texts are kept, with a note on what was cut. Texts of 40
+    tokens, such as most names of files and ids of models, are not cut.
     """
     text = ""
     for tokens, items in ((4800, 50), (1200, 20), (300, 8), (100, 3), (40, 1)):
