@@ -70,7 +70,7 @@ class Job(Work):
         return self.done.set_running_or_notify_cancel()
 
     def end(self, result: Any, error: JarvisError | None) -> None:
-        """Hand the outcome to the caller; a result that arrives after a cancellation is an error."""
+        """Hand the result or error to the caller; a result that arrives after a cancellation is an error."""
         error = error or (closed_error("stopped") if self.cancelled else None)
         if error is None:
             self.done.set_result(result)
@@ -137,30 +137,30 @@ def running(jobs: Sequence[Work]) -> Iterator[None]:
 
 
 def run_jobs(expert: Any, jobs: Sequence[Job], retry: Callable[[Callable[[], Any]], Any]) -> list[JobResult]:
-    """The outcome of each job. A batch that fails is logged, and its jobs are run one by one."""
+    """The result of each job. A batch that fails is logged, and its jobs are run one by one."""
     if len(jobs) > 1:
         calls = [job.call for job in jobs]
         try:
             with running(jobs):
-                results = list(retry(lambda: expert.batch(calls)))
-            if len(results) != len(calls):
-                raise ValueError(f"a batch of {len(calls)} calls returned {len(results)} results")
+                outputs = list(retry(lambda: expert.batch(calls)))
+            if len(outputs) != len(calls):
+                raise ValueError(f"a batch of {len(calls)} calls returned {len(outputs)} results")
         except Exception as error:
             model, why = calls[0].candidate.id, describe_error(error)
             logger.warning("a batch of %d calls of %s is run one by one: %s", len(calls), model, why)
         else:
-            return [(result, None) for result in results]
-    outcomes: list[JobResult] = []
+            return [(output, None) for output in outputs]
+    results: list[JobResult] = []
     for job in jobs:
         if job.cancelled:  # while its model was loaded
-            outcomes.append((None, closed_error("not run")))
+            results.append((None, closed_error("not run")))
             continue
         try:
             with running((job,)):
-                outcomes.append((retry(partial(expert, job.call)), None))
+                results.append((retry(partial(expert, job.call)), None))
         except BaseException as error:
-            outcomes.append((None, as_expert_error(error, job.call)))
-    return outcomes
+            results.append((None, as_expert_error(error, job.call)))
+    return results
 
 
 def fits_in_batch(call: Call) -> bool:

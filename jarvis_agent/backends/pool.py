@@ -359,17 +359,17 @@ class ModelPool:
     def _run_next(self, entry: ModelEntry, first: Job) -> None:
         """Run a job in a worker thread, in one batch with queued ones if possible."""
         jobs = [first] if first.start() else []
-        outcomes: list[JobResult] = []
+        results: list[JobResult] = []
         failure: JarvisError | None = None
         try:
             if jobs:
                 with running(jobs):
                     expert = self._load(entry) if entry.expert is None else entry.expert
                 jobs += self._take_batch(entry, expert, first)
-                outcomes = run_jobs(expert, jobs, self._with_room)
+                results = run_jobs(expert, jobs, self._with_room)
         except BaseException as caught:
             failure = as_expert_error(caught, first.call)
-            outcomes = [(None, failure)] * len(jobs)
+            results = [(None, failure)] * len(jobs)
         finally:
             with self._lock:
                 entry.running, queued = [], list[Job]()
@@ -378,7 +378,7 @@ class ModelPool:
                     entry.jobs.clear()
                 self._models.make_room({}, keep=entry)
                 self._schedule()
-            for job, (result, error) in zip(jobs, outcomes, strict=True):
+            for job, (result, error) in zip(jobs, results, strict=True):
                 job.end(result, error)
             if failure is not None:
                 fail_jobs(queued, failure)
