@@ -331,6 +331,12 @@ def test_a_planner_can_be_copied_and_be_a_key() -> None:
     assert {planner: 1}[planner] == 1
 
 
+def test_a_number_keeps_its_sign() -> None:
+    for angle in (-90, 90):
+        made = plan(f"Rotate street.jpg by {angle} degrees")
+        assert graph(made) == [("edit-image", {"image": "street.jpg", "rotate": angle})]
+
+
 def test_references_in_the_words_of_a_user_are_words() -> None:
     for request in ('Translate "<resource>-7" to French', "Describe a.jpg. Translate “<resource>-0”"):
         for task in plan(request).tasks:

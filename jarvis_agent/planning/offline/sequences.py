@@ -80,6 +80,7 @@ CLS, SEP, NO_WORD, MASK = 101, 102, 1, 103
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _HAN = re.compile("[\u3400-\u9fff]")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_MINUS = re.compile(r"(?<!\S)-(?=\d)")
 _RESULT = re.compile(r"<resource>-(\d+)")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 
@@ -518,7 +519,10 @@ class TokenizedRequest:
                 texts.append(ref(piece.value))
             elif piece.kind == "span":
                 first, last = self.tokens[piece.value], self.tokens[piece.last]
-                texts.append(_literal(self.texts[first.run][first.start : last.end].strip()))
+                text = self.texts[first.run][: last.end]
+                has_minus = first.start and _MINUS.match(text, first.start - 1)  # a token of its own
+                start = first.start - bool(has_minus)
+                texts.append(_literal(text[start:].strip()))
             else:
                 texts.append(_literal(str(piece.value)))
         return " ".join(texts)
