@@ -463,6 +463,6 @@ def test_no_first_call_hangs(subject: Callable[[], Subject], way: Way) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(9 * LIMIT_S)
 def test_no_call_hangs_beside_a_new_interpreter() -> None:
-    makes: list[Any] = [agent, agent_with_a_served_model, graph, parts, pool, server]
+    makes: list[Any] = [agent, agent_with_a_served_model, graph, parts, pool, server, torch_model]
     makes += [gguf] if HAS_GGUF else []
     check(partial(_calls_beside_a_new_interpreter, makes), [make.__name__ for make in makes])
