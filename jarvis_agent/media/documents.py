@@ -296,7 +296,7 @@ def _subtitles(path: Path, notes: list[str]) -> Iterator[str]:
     suffix = path.suffix.lower()
     if _CUES.get(suffix) == _FIELDS:
         lines = (line for line in text.splitlines() if line.startswith("Dialogue:"))
-        text = re.sub(r"\\[Nnh]", "\n", "\n".join(lines))
+        text = re.sub(r"\\[Nn]", "\n", "\n".join(lines)).replace("\\h", " ")
     elif suffix == ".sub":
         text = text.replace("[br]", "\n").replace("|", "\n")
     blocks = "\n".join(text.splitlines()).split("\n\n")

@@ -374,7 +374,7 @@ TIMES = "00:00:01,000 --> 00:00:02,500"
 SUB_STATION = (
     "[Script Info]\nTitle: x\n\n[Events]\nFormat: Layer, Start, End, Style, Name, L, R, V, Effect, Text\n"
     "Comment: 0,0:00:00.00,0:00:01.00,Default,,0,0,0,,Unspoken\n"
-    "Dialogue: 0,0:00:01.00,0:00:02.00,Default,,0,0,0,,{\\i1}Hello{\\i0}, there\\NGeneral\n"
+    "Dialogue: 0,0:00:01.00,0:00:02.00,Default,,0,0,0,,{\\i1}Hello{\\i0},\\hthere\\NGeneral\n"
     "Dialogue: 0,0:00:03.00,0:00:04.00,Default,,0,0,0,,{\\an7\\p1}m 0 0 l 9 0{\\p0}\n"
 )
 SUBTITLES = (
