@@ -114,7 +114,10 @@ def test_an_invalid_argument_is_reported_in_one_line(tmp_path: Path) -> None:
     faults = "; ".join(f"numbers.{place}: {NO_INTEGER}" for place in range(3))
     calls: list[tuple[dict[str, Any], str]] = [
         ({"numbers": ["four", 1], "mode": "sum"}, f"invalid arguments: numbers.0: {NO_INTEGER}"),
-        ({"numbers": ["x"] * 3000, "mode": "sum"}, f"invalid arguments: {faults}; … 2997 more"),
+        (
+            {"numbers": [f"x{n}" for n in range(300)], "mode": "sum"},
+            f"invalid arguments: {faults}; … 297 more",
+        ),
         ({"numbers": [1], "mode": "max"}, "invalid arguments: mode: Input should be 'sum' or 'mean'"),
         ({"numbers": [1], "mode": "mean"}, "ValidationError: text: Field required"),
     ]
