@@ -18,6 +18,8 @@ MAX_TURNS = 50
 """Remembered turns of one chat."""
 
 MAX_THREADS = 1_000
+MAX_CHARS = 50_000_000
+"""Characters of all turns together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +39,14 @@ class ThreadState:
 
 
 class ChatMemory:
-    """The latest turns by thread id. The least recently used threads are dropped first. Thread-safe."""
+    """Turns by thread id. The least recently used threads are dropped first, the newest turn never.
+
+    Thread-safe.
+    """
 
     def __init__(self) -> None:
         self._threads: OrderedDict[str, deque[ChatTurn]] = OrderedDict()
+        self._chars = 0
         self._lock = fork_safe(threading.Lock())
 
     def turns(self, thread: str) -> tuple[ChatTurn, ...]:
@@ -51,10 +57,25 @@ class ChatMemory:
     def add(self, thread: str, turn: ChatTurn) -> None:
         """Remember a turn."""
         with self._lock:
-            self._threads.setdefault(thread, deque(maxlen=MAX_TURNS)).append(turn)
+            turns = self._threads.setdefault(thread, deque())
             self._threads.move_to_end(thread)
-            if len(self._threads) > MAX_THREADS:
-                self._threads.popitem(last=False)
+            turns.append(turn)
+            self._chars += _length(turn)
+            if len(turns) > MAX_TURNS:
+                self._drop_turn(thread)
+            limit = max(MAX_CHARS, _length(turn))
+            while len(self._threads) > MAX_THREADS or self._chars > limit:
+                self._drop_turn(next(iter(self._threads)))
+
+    def _drop_turn(self, thread: str) -> None:
+        turns = self._threads[thread]
+        self._chars -= _length(turns.popleft())
+        if not turns:
+            del self._threads[thread]
+
+
+def _length(turn: ChatTurn) -> int:
+    return len(turn.request) + len(turn.answer) + len(turn.made or "")
 
 
 async def read_history(value: Any) -> tuple[Any, BaseChatMessageHistory | None]:

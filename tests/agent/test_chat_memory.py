@@ -28,6 +28,19 @@ def test_a_memory_keeps_the_newest_turns_of_the_newest_threads(monkeypatch: pyte
     assert requests(memory, "a") == ["7", "8", "9"]
 
 
+def test_a_memory_is_bounded_by_characters_but_keeps_the_newest_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jarvis_agent.agent.memory.MAX_CHARS", 10)
+    memory = ChatMemory()
+    memory.add("a", ChatTurn("1234", "1"))
+    memory.add("b", ChatTurn("2345", "2"))
+    memory.add("b", ChatTurn("3", "3"))
+    assert (requests(memory, "a"), requests(memory, "b")) == ([], ["2345", "3"])
+    memory.add("c", ChatTurn("4" * 100, ""))
+    assert (requests(memory, "b"), len(requests(memory, "c"))) == ([], 1)
+    memory.add("c", ChatTurn("5", ""))
+    assert requests(memory, "c") == ["5"]
+
+
 def test_messages_become_turns_of_a_request_and_an_answer_which_may_be_empty() -> None:
     messages = [SystemMessage("s"), HumanMessage("q1"), AIMessage("a1"), HumanMessage("q2"), AIMessage("a2")]
     assert [(turn.request, turn.answer) for turn in turns_of(messages)] == [("q1", "a1"), ("q2", "a2")]
