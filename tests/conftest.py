@@ -80,9 +80,9 @@ def pytest_unconfigure() -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def _short_graces() -> None:
-    from jarvis_agent.core.concurrency import limits
+    from jarvis_agent.core.concurrency import cancellation
 
-    limits.CANCEL_GRACE_S = 1.0
+    cancellation.GRACE_S = 1.0
 
 
 @pytest.fixture(autouse=True, scope="session")

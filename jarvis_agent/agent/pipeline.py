@@ -33,8 +33,8 @@ from jarvis_agent.agent.approval import (
 from jarvis_agent.agent.stages import PipelineStages
 from jarvis_agent.core.concurrency import (
     StageTimeoutError,
+    cancellation,
     gather_limited,
-    limits,
     run_in_daemon_thread,
     run_with_timeout,
 )
@@ -505,7 +505,7 @@ class RunPipeline:
 
     async def _close_store(self) -> None:
         try:
-            async with asyncio.timeout(limits.CANCEL_GRACE_S):
+            async with asyncio.timeout(cancellation.GRACE_S):
                 await run_in_daemon_thread(self._store.directory.close)
         except TimeoutError:
             logger.warning("closing the directory of a run timed out; it is left open")

@@ -31,7 +31,7 @@ from jarvis_agent.backends.jobs import (
     run_jobs,
     running,
 )
-from jarvis_agent.core.concurrency import limits
+from jarvis_agent.core.concurrency import cancellation
 from jarvis_agent.core.errors import ExpertError, JarvisError, describe_error
 from jarvis_agent.core.forks import fork_safe, keep_forever, renew_in_child
 
@@ -281,7 +281,7 @@ class ModelPool:
     async def close(self) -> None:
         """Reject queued calls, cancel running ones, free models and threads; the pool can be used again.
 
-        Running calls get twice `limits.CANCEL_GRACE_S` (10 s) to stop; those that do not stop keep their
+        Running calls get twice `cancellation.GRACE_S` (10 s) to stop; those that do not stop keep their
         thread and their model.
         """
         with self._lock:
@@ -294,7 +294,7 @@ class ModelPool:
         fail_jobs(queued, closed_error("not run"))
         if threads is not None:
             atexit.unregister(self._stop_at_exit)
-            grace, stuck = 2 * limits.CANCEL_GRACE_S, set[asyncio.Future[None]]()
+            grace, stuck = 2 * cancellation.GRACE_S, set[asyncio.Future[None]]()
             if busy := threads.unfinished:
                 _, stuck = await asyncio.wait(map(asyncio.wrap_future, busy), timeout=grace)
             if stuck:
@@ -313,7 +313,7 @@ class ModelPool:
         """Stop the workers before the interpreter unloads the libraries that they use."""
         self._cancel_running()
         if self._threads is not None:
-            self._threads.stop(2 * limits.CANCEL_GRACE_S)
+            self._threads.stop(2 * cancellation.GRACE_S)
 
     def _schedule(self) -> None:
         """Submit every job that may run now. The lock is held."""

@@ -1,6 +1,6 @@
 """Timeouts for third-party coroutines, and threads for blocking calls.
 
-A cancelled coroutine gets `limits.CANCEL_GRACE_S` seconds to finish. After that it is abandoned and logged.
+A cancelled coroutine gets `cancellation.GRACE_S` seconds to finish. After that it is abandoned and logged.
 """
 
 import asyncio
@@ -36,8 +36,8 @@ MAX_PARALLEL = 16
 """Tasks, choices of models and files of a run at once."""
 
 
-limits = SimpleNamespace(CANCEL_GRACE_S=5.0)
-"""`CANCEL_GRACE_S`: seconds that a cancelled coroutine may take to finish."""
+cancellation = SimpleNamespace(GRACE_S=5.0)
+"""`GRACE_S`: seconds that a cancelled coroutine may take to finish."""
 
 
 class StageTimeoutError(TimeoutError):
@@ -71,12 +71,12 @@ async def run_with_timeout(seconds: float, work: Coroutine[Any, Any, T], name: s
 
 
 async def cancel_and_wait(tasks: Collection[asyncio.Task[Any]]) -> None:
-    """Cancel the tasks that still run and wait up to `limits.CANCEL_GRACE_S`. Raises none of their errors."""
+    """Cancel the tasks that still run and wait up to `cancellation.GRACE_S`. Raises none of their errors."""
     running = [task for task in tasks if not task.done()]
     for task in running:
         task.cancel()
     if running:
-        for task in (await asyncio.wait(running, timeout=limits.CANCEL_GRACE_S))[1]:
+        for task in (await asyncio.wait(running, timeout=cancellation.GRACE_S))[1]:
             logger.error("%s does not stop when it is cancelled; it is abandoned", task.get_name())
     for task in tasks:  # asyncio logs errors that are never retrieved, with the secrets in them
         task.add_done_callback(lambda done: done.cancelled() or done.exception())

@@ -1,7 +1,7 @@
 """Sync calls of async functions: one event loop in a daemon thread serves all, also inside a running loop.
 
 A call is cancelled when it is interrupted, and at the process's exit. It is abandoned after twice
-`limits.CANCEL_GRACE_S`.
+`cancellation.GRACE_S`.
 
 `anyio.from_thread.BlockingPortal` is not used: it cancels a task again at each await of its cleanup.
 """
@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from jarvis_agent.core.concurrency import cancel_and_wait, limits, start_daemon_thread
+from jarvis_agent.core.concurrency import cancel_and_wait, cancellation, start_daemon_thread
 from jarvis_agent.core.forks import fork_safe
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ def _cancel(loop: asyncio.AbstractEventLoop, tasks: Callable[[], Collection[asyn
 
     cancelled = asyncio.run_coroutine_threadsafe(cancel(), loop)
     if threading.current_thread().name != _THREAD_NAME:
-        wait([cancelled], 2 * limits.CANCEL_GRACE_S)
+        wait([cancelled], 2 * cancellation.GRACE_S)
 
 
 @contextmanager

@@ -597,7 +597,7 @@ async def test_close_rejects_queued_calls_cancels_running_ones_and_ends_the_thre
 async def test_close_abandons_a_call_that_does_not_end(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("jarvis_agent.core.concurrency.limits.CANCEL_GRACE_S", 0.05)
+    monkeypatch.setattr("jarvis_agent.core.concurrency.cancellation.GRACE_S", 0.05)
     pool, stuck = ModelPool(limit_bytes=100), Gate()
     running = start(pool, stuck.load, "stuck")
     await reached(stuck.entered)
@@ -617,7 +617,7 @@ import asyncio, sys, threading, time
 sys.path.append("backends")
 from test_pool import Model, call_of
 from jarvis_agent.backends import pool
-pool.limits.CANCEL_GRACE_S = 0.1
+pool.cancellation.GRACE_S = 0.1
 assert "torch" not in sys.modules
 
 def work(call):

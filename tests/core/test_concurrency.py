@@ -10,9 +10,9 @@ import pytest
 
 from jarvis_agent.core.concurrency import (
     StageTimeoutError,
+    cancellation,
     check_cancelled,
     gather_limited,
-    limits,
     repeating,
     run_cpu_bound,
     run_in_daemon_thread,
@@ -72,7 +72,7 @@ async def test_work_is_cancelled_on_timeout_and_with_its_caller() -> None:
 async def test_work_that_ignores_cancellation_is_abandoned_and_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(limits, "CANCEL_GRACE_S", 0.01)
+    monkeypatch.setattr(cancellation, "GRACE_S", 0.01)
     end = asyncio.Event()
     for seconds, error in ((0.01, StageTimeoutError), (60, asyncio.CancelledError)):
         caplog.clear()

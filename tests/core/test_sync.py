@@ -119,7 +119,7 @@ def test_a_process(name: str) -> None:
 import asyncio, os, threading, time
 from jarvis_agent.core import concurrency
 from jarvis_agent.core.sync import run_sync
-concurrency.limits.CANCEL_GRACE_S = 0.1
+concurrency.cancellation.GRACE_S = 0.1
 started = threading.Event()
 {SCRIPTS[name]}"""
     assert "done" in run_python(script, timeout=60)
