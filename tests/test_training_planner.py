@@ -14,7 +14,7 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.evaluation.requests import judge, same_plan
 from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.offline import sequences
-from jarvis_agent.planning.offline.network import SMOOTHED, load_arrays, load_network
+from jarvis_agent.planning.offline.network import SMOOTHED, open_network, read_weights
 
 pytestmark = pytest.mark.starter
 
@@ -149,7 +149,7 @@ def test_training_goes_on_from_weights_that_lack_a_task_type_and_chinese_words(
     import torch
     import train
 
-    arrays, scales, about = load_arrays(notation.PLANNER)
+    arrays, scales, about = read_weights(notation.PLANNER)
     whole = {name: torch.from_numpy(arrays[name] * scale) for name, scale in scales.items()}
     monkeypatch.setattr(sequences, "SYMBOLS", ["music-transcription", *about["symbols"]])
     rows = torch.zeros(len(sequences.MARKERS) + len(vocabulary.chinese), train.SIZE)
@@ -168,8 +168,8 @@ def test_the_network_in_numpy_computes_what_the_trained_one_does() -> None:
     import torch
     import train
 
-    network = load_network(Settings(offline=True))
-    _, _, about = load_arrays(notation.PLANNER)
+    network = open_network(Settings(offline=True))
+    _, _, about = read_weights(notation.PLANNER)
     # The code may have symbols that the weights do not know yet.
     vocabulary = sequences.Vocabulary.of(network.vocabulary.tokenizer, about["chinese"])
     request = PlanRequest.of("Describe cat.jpg in French")

@@ -16,7 +16,7 @@ from notation import FILES, PLANNER
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.evaluation.requests import judge
 from jarvis_agent.planning.inputs import PlanRequest
-from jarvis_agent.planning.offline.network import load_network
+from jarvis_agent.planning.offline.network import open_network
 from jarvis_agent.planning.offline.planner import SURE, plan_request
 
 
@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("--failures", action="store_true")
     given = parser.parse_args()
     settings = Settings(offline=True)
-    network = load_network(settings, given.weights)
+    network = open_network(settings, given.weights)
     groups: dict[str, list[tuple[bool, bool, bool]]] = defaultdict(list)
     scored: list[tuple[float, bool, bool]] = []
     examples = [(voice, example.asked) for voice in given.voices for example in read_examples([voice])]

@@ -41,7 +41,7 @@ from jarvis_agent.core.digests import file_sha256
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.offline import sequences
-from jarvis_agent.planning.offline.network import SMOOTHED, load_arrays
+from jarvis_agent.planning.offline.network import SMOOTHED, read_weights
 from jarvis_agent.planning.offline.sequences import Vocabulary
 
 MINILM_WEIGHTS = {"model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"}
@@ -113,7 +113,7 @@ class Network(nn.Module):
 
     def load_saved(self, vocabulary: Vocabulary, weights: Path = PLANNER) -> set[str]:
         """Take the saved weights, and return their symbols; what they lack stays as it is."""
-        arrays, scales, about = load_arrays(weights)
+        arrays, scales, about = read_weights(weights)
         state = self.state_dict()
         texts = [*sequences.MARKERS, *vocabulary.chinese]
         old = {name: row for row, name in enumerate([*about["markers"], *about["chinese"]])}
@@ -282,7 +282,7 @@ def begin(given: argparse.Namespace) -> tuple[list[Example], Vocabulary, Network
     words = AutoModel.from_pretrained(folder).embeddings.word_embeddings.weight.detach().numpy()
     chinese = chinese_rows(given.dictionary, examples, words, tokenizer)
     if given.only:  # a new word would change all rows of the file
-        saved = load_arrays(PLANNER)[2]["chinese"]
+        saved = read_weights(PLANNER)[2]["chinese"]
         chinese = {word: chinese.get(word, np.zeros(SIZE, np.float32)) for word in saved}
     vocabulary = Vocabulary.of(tokenizer, chinese)
     markers = torch.randn(len(sequences.MARKERS), SIZE) * 0.03

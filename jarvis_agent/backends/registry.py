@@ -15,7 +15,7 @@ from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.remote import RemoteBackend, find_server
 from jarvis_agent.core.errors import ConfigError, JarvisError, describe_error
-from jarvis_agent.core.plugins import check_plugin, load_plugin, plugin_entries
+from jarvis_agent.core.plugins import check_plugin, create_plugin, plugin_entries
 from jarvis_agent.core.settings import Settings
 
 Factory = Callable[[Settings, ModelPool], Backend]
@@ -41,7 +41,7 @@ def default_backends() -> list[Factory]:
     """Factories of all built-in backends, followed by those of installed plug-ins."""
     built_in = [partial(_built_in, home) for home in (*_LOCAL, *_HOSTED)]
     entries = plugin_entries("jarvis_agent.backends")
-    return [*built_in, *(partial(load_plugin, entry, Backend, "backend") for entry in entries)]
+    return [*built_in, *(partial(create_plugin, entry, Backend, "backend") for entry in entries)]
 
 
 def make_backends(

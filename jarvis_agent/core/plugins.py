@@ -48,8 +48,8 @@ def plugin_entries(group: str) -> EntryPoints:
 _entry_points = cache(entry_points)
 
 
-def load_plugin(entry: EntryPoint, protocol: type, what: str, *args: Any) -> Any:
-    """Load an entry point, call it with `args`, and check the result.
+def create_plugin(entry: EntryPoint, protocol: type, what: str, *args: Any) -> Any:
+    """The part that an entry point makes of `args`, checked.
 
     Raises ConfigError: it cannot be loaded or called, or the result lacks something.
     """

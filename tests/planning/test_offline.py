@@ -35,7 +35,7 @@ from jarvis_agent.evaluation.requests import judge
 from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.offline import OfflinePlanner
 from jarvis_agent.planning.offline.network import PLANNER as PLANNER_ROW
-from jarvis_agent.planning.offline.network import NetworkPlan, PointerNetwork, load_network
+from jarvis_agent.planning.offline.network import NetworkPlan, PointerNetwork, open_network
 from jarvis_agent.planning.offline.planner import plan_request
 from jarvis_agent.planning.offline.sequences import END, TokenizedRequest
 from jarvis_agent.planning.plan import NO_FILE, Plan
@@ -159,7 +159,7 @@ def test_planning_loads_no_torch_and_no_client_of_a_language_model() -> None:
 
 
 def test_the_network_is_read_once_in_a_process() -> None:
-    assert len({load_network(Settings(offline=True, seed=number)) for number in range(3)}) == 1
+    assert len({open_network(Settings(offline=True, seed=number)) for number in range(3)}) == 1
 
 
 def test_a_changed_network_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,7 +167,7 @@ def test_a_changed_network_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     changed = replace(PLANNER_ROW, files={name: "0" * 64})
     monkeypatch.setattr("jarvis_agent.planning.offline.network.PLANNER", changed)
     with pytest.raises(ConfigError, match=rf"SHA-256 of .*planner\.npz is {digest}, not 0"):
-        load_network(Settings(offline=True))
+        open_network(Settings(offline=True))
 
 
 def test_most_weights_stay_in_8_bits() -> None:
@@ -287,7 +287,7 @@ def test_a_guess_names_its_least_likely_part_once(doubt: tuple[int, str], note: 
 
 
 def test_the_network_knows_which_part_it_doubts() -> None:
-    network = load_network(Settings(offline=True))
+    network = open_network(Settings(offline=True))
     files = [image("cat.jpg"), image("dog.jpg")]
     request = PlanRequest.of({"input": "flurb cat.jpg to 77 and dog.jpg to 99", "files": files})
     made = network.write(request, TASKS)
@@ -353,7 +353,7 @@ def test_many_files_long_names_and_a_long_chat_fit_into_the_network() -> None:
 
 def test_each_request_can_be_written_to_its_end() -> None:
     """No row of actions that are allowed ends where none may follow."""
-    network, rng = load_network(Settings(offline=True)), Random(1)
+    network, rng = open_network(Settings(offline=True)), Random(1)
     for request in ("", "12", "Describe a.jpg and b.wav", "把“你好”翻译成法语"):
         tokens = TokenizedRequest(network.vocabulary, PlanRequest.of(request))
         for _ in range(60):

@@ -95,7 +95,7 @@ def _blas() -> Any:
     return ThreadpoolController().select(user_api="blas")
 
 
-def load_network(settings: Settings, weights: Path | None = None) -> PointerNetwork:
+def open_network(settings: Settings, weights: Path | None = None) -> PointerNetwork:
     """The network, loaded once in a process; `weights` are those of another than the packaged one.
 
     Raises MissingExtraError, or ConfigError if installed weights have a wrong checksum.
@@ -109,7 +109,7 @@ def load_network(settings: Settings, weights: Path | None = None) -> PointerNetw
         return _cached_network(weights, folder)
 
 
-def load_arrays(weights: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Floats], dict[str, list[str]]]:
+def read_weights(weights: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Floats], dict[str, list[str]]]:
     """The weights of a file, factors of those in 8 bits, and what rows stand for (symbols, …)."""
     import numpy as np
 
@@ -133,7 +133,7 @@ class PointerNetwork:
             raise MissingExtraError("planning without an LLM", "starter") from error
         tokenizer = Tokenizer.from_file(str(minilm / "tokenizer.json"))
         self._words = map_words(minilm / "words.npy")
-        arrays, scales, about = load_arrays(weights)
+        arrays, scales, about = read_weights(weights)
         self._weights: dict[str, NDArray[Any]] = {}
         self._scales: dict[str, Floats] = {}
         for name, array in arrays.items():

@@ -29,7 +29,7 @@ from jarvis_agent.core.text import brief_text, detect_script, map_texts
 from jarvis_agent.core.types import Resource, Task
 from jarvis_agent.media.access import PATTERN
 from jarvis_agent.planning.inputs import PlanRequest, Tools, name_of, task_specs
-from jarvis_agent.planning.offline.network import NetworkPlan, PointerNetwork, load_network
+from jarvis_agent.planning.offline.network import NetworkPlan, PointerNetwork, open_network
 from jarvis_agent.planning.offline.sequences import lacks_file
 from jarvis_agent.planning.offline.tools import REFERS_BACK, plan_tools, recognise, steps_of_tools, values_of
 from jarvis_agent.planning.plan import (
@@ -109,7 +109,7 @@ def plan_request(
     """The plan, and its probability. `network` is loaded unless it is given."""
     if not request.specs:
         return Plan(notes=[Note("no task is offered")]), 1.0
-    network = network or load_network(settings)
+    network = network or open_network(settings)
     specs = request.specs
     if has_tools := any(spec.category == "tool" for spec in specs.values()):
         specs = recognise(specs, load_embedder(settings).encode)

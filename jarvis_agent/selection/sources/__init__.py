@@ -1,6 +1,6 @@
 """Model sources: the user's descriptions, the starter packages, the local cache, the Hub, plug-ins."""
 
-from jarvis_agent.core.plugins import load_plugin, plugin_entries
+from jarvis_agent.core.plugins import create_plugin, plugin_entries
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.llm.chat_model import local_files
 from jarvis_agent.selection.sources.base import ModelSource
@@ -37,5 +37,5 @@ def default_sources(settings: Settings | None = None) -> list[ModelSource]:
     if settings.spaces == "search":
         built_in.append(SpacesSource(settings))
     entries = plugin_entries(ENTRY_POINTS)
-    plugins = [load_plugin(entry, ModelSource, "model source", settings) for entry in entries]
+    plugins = [create_plugin(entry, ModelSource, "model source", settings) for entry in entries]
     return [*own, *built_in, *plugins]
