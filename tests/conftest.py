@@ -196,13 +196,13 @@ def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def hub(hub_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubDouble]:
-    """A Hub with no models, empty caches, and an inference client that knows no models."""
+    """A Hub with no models, and empty caches."""
     from huggingface_hub.inference._providers import _common
     from huggingface_hub.utils import _cache_assets
 
     from jarvis_agent.testing import HubDouble
 
-    monkeypatch.setattr(_common, "HARDCODED_MODEL_INFERENCE_MAPPING", {})
+    _common._fetch_inference_provider_mapping.cache_clear()
     monkeypatch.setattr(_cache_assets, "HF_ASSETS_CACHE", str(tmp_path / "assets"))
     with HubDouble() as double, double.redirected():
         yield double

@@ -123,12 +123,14 @@ async def test_unexpected_answers_and_lost_servers_fail_as_the_providers_fault(
 async def test_the_next_provider_is_called_after_a_failure_until_all_have_failed(
     hub: HubDouble, tmp_path: Path
 ) -> None:
+    served = {"together": {}, "nscale": {}, "no-such-provider": {}}
+    hub.add_model("org/model", pipeline_tag="text-to-image", providers=served)
     hub.answer("/together/", status=503, body={"error": "down"})
     hub.answer("/nscale/", body=IMAGES, times=1)
     model = candidate("text-to-image", "together", "nscale", "no-such-provider")
     raw = await run(call_of("text-to-image", tmp_path, model, text="a cat"))
     assert raw.size == (4, 3)
-    assert [request.path.split("/")[1] for request in hub.requests] == ["together", "nscale"]
+    assert [request.path.split("/")[1] for request in hub.requests] == ["api", "together", "nscale"]
     hub.answer("/nscale/", status=404)
     with pytest.raises(TransientError) as caught:
         await run(call_of("text-to-image", tmp_path, model, text="a cat"))
@@ -143,10 +145,11 @@ async def test_a_provider_that_keeps_failing_is_skipped_for_every_model(
     hub.answer("/nscale/", body=IMAGES)
     monkeypatch.setattr(circuit_breaker, "MAX_FAILURES", 2)
     for name in ("one", "two", "three"):
+        hub.add_model(f"org/{name}", pipeline_tag="text-to-image", providers={"together": {}, "nscale": {}})
         model = candidate("text-to-image", "together", "nscale").model_copy(update={"id": f"org/{name}"})
         call = call_of("text-to-image", tmp_path, model, text="a cat")
         assert (await HostedBackend(SETTINGS).run(call)).size == (4, 3)
-    called = [request.path.split("/")[1] for request in hub.requests]
+    called = [request.path.split("/")[1] for request in hub.requests if request.method == "POST"]
     assert called == ["together", "nscale", "together", "nscale", "nscale"]
 
 

@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 from hosting import LABELS, call_of, candidate, png, run, wav
+from huggingface_hub.inference._providers import _common
 from PIL import Image
 
+from jarvis_agent.backends.hosted.inference_providers import HostedBackend
 from jarvis_agent.backends.outputs.adapters import adapt
-from jarvis_agent.core.errors import UnsupportedError
+from jarvis_agent.core.errors import TransientError, UnsupportedError
+from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Resource
 from jarvis_agent.media.video import write_video
 from jarvis_agent.testing import HubDouble
@@ -114,6 +117,7 @@ async def test_images_and_sounds_in_replies_are_read(
 
 
 async def test_videos_are_written_to_files(hub: HubDouble, tmp_path: Path) -> None:
+    hub.add_model("org/model", pipeline_tag="text-to-video", providers={"novita": {}})
     hub.answer("/novita/", body={"video": {"video_url": f"{hub.url}/files/v.mp4"}})
     write_video(tmp_path / "sent.mp4", [Image.new("RGB", (32, 24))] * 2, 8.0)
     sent = (tmp_path / "sent.mp4").read_bytes()
@@ -122,6 +126,19 @@ async def test_videos_are_written_to_files(hub: HubDouble, tmp_path: Path) -> No
     raw = await run(call_of("text-to-video", tmp_path, model, text="waves"))
     assert raw == {"path": str(tmp_path / "out-0.mp4")}
     assert (tmp_path / "out-0.mp4").read_bytes() == sent
+
+
+async def test_a_video_that_does_not_arrive_blocks_nothing_and_fails_in_time(
+    hub: HubDouble, tmp_path: Path
+) -> None:
+    hub.add_model("org/model", pipeline_tag="text-to-video", providers={"novita": {}})
+    hub.answer("/novita/", body={"video": {"video_url": f"{hub.url}/files/v.mp4"}})
+    hub.stall("/files/v.mp4")
+    call = call_of("text-to-video", tmp_path, candidate("text-to-video", "novita"), text="waves")
+    hasty = Settings(hf_token="hf_secret", offline=False, task_timeout=1)
+    with pytest.raises(TransientError, match="novita did not answer within"):
+        await HostedBackend(hasty).run(call)
+    assert hub.requests[-1].path == "/files/v.mp4"
 
 
 CHAT = {
@@ -144,9 +161,12 @@ async def test_text_is_generated_by_completion_or_by_chat_as_the_provider_offers
         ("image-text-to-text", "conversational", {**words, "image": files["image"]}, CHAT),
     ):
         with subtests.test(task, offered=offered):
+            _common._fetch_inference_provider_mapping.cache_clear()
+            served = {"novita": {"providerId": "novita/their-name", "task": offered}}
+            hub.add_model("org/model", pipeline_tag=task, providers=served)
             hub.answer("/novita/", body=reply, times=1)
-            served = {"providers": {"novita": {"id": "novita/their-name", "task": offered}}}
-            call = call_of(task, tmp_path, candidate(task, "novita", metadata=served), **inputs)
+            model = candidate(task, "novita", metadata={"providers": {"novita": offered}})
+            call = call_of(task, tmp_path, model, **inputs)
             assert adapt(call.spec, await run(call), call)[0] == {"generated_text": "hello there"}
             request = hub.requests[-1]
             assert request.path.endswith("chat/completions") is (offered == "conversational")

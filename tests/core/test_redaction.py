@@ -187,7 +187,7 @@ async def test_secrets_in_the_error_of_a_provider_are_masked(monkeypatch: pytest
         httpx.Response(403, request=request).raise_for_status()
 
     monkeypatch.setattr(hosted, "run_call", refused)
-    one = hosted.Serving("a provider", "org/model", "image-to-text", None)
+    one = hosted.Serving("a provider", "image-to-text")
     candidate = fake_candidate("image-to-text", "org/model")
     call: Any = SimpleNamespace(candidate=candidate)
     with pytest.raises(UnsupportedError, match="403") as caught:

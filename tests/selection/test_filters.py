@@ -200,7 +200,7 @@ def test_a_model_that_cannot_run_has_one_clear_reason() -> None:
 def test_a_model_of_several_sources_is_one_candidate() -> None:
     cached = model(source="cache", local=True, path=Path("/c"), revision="abc", size=7, traits=("caption",))
     on_hub = model(downloads=9, likes=3, license="mit", gated=True, revision="def", providers=("fal-ai",),
-                   metadata={"providers": {"fal-ai": {"id": "x", "task": "y"}}})  # fmt: skip
+                   metadata={"providers": {"fal-ai": "y"}})  # fmt: skip
     own = model(source="registered", description="Mine.", traits=("ocr",), backend="mine")
     starter = model(source="starter", local=True, path=Path("/w"), backend="starter")
     local, hosted = Settings(), Settings(policy="hosted-first")

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
 from langchain_core.messages.utils import convert_to_openai_messages
@@ -26,6 +26,7 @@ from jarvis_agent.backends.base import Call, labels_of, sentences_of
 from jarvis_agent.backends.chat_model import user_message
 from jarvis_agent.backends.http_errors import combine_errors, expert_error, reply_timeout
 from jarvis_agent.backends.outputs.validators import describe_value, text_in
+from jarvis_agent.core.concurrency import start_daemon_thread
 from jarvis_agent.core.content import decode_base64
 from jarvis_agent.core.errors import (
     BadInputError,
@@ -47,6 +48,8 @@ from jarvis_agent.media.detect import detect_content
 if TYPE_CHECKING:
     from huggingface_hub import AsyncInferenceClient
 
+T = TypeVar("T")
+
 _HF = "hf-inference"
 _HF_DOMAINS = ("huggingface.co", "huggingface.cloud", "hf.space")
 """Domains, with their subdomains, whose endpoints get the user's Hugging Face token."""
@@ -54,10 +57,9 @@ _HF_DOMAINS = ("huggingface.co", "huggingface.cloud", "hf.space")
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """A provider of a model, with the model's id and task there, or an endpoint."""
+    """A provider of a model, with the model's task there, or an endpoint."""
 
     provider: str
-    model: str
     task: str
     url: str | None = None
 
@@ -122,7 +124,7 @@ class HostedBackend:
         row = CALLS[serving.task]
         trusted = serving.url is None or is_hugging_face(serving.url)
         client = Client(
-            model=_address(serving, call.candidate),
+            model=_model_name(serving, call.candidate.id),
             provider=None if serving.url else serving.provider,  # type: ignore[arg-type]
             token=self._settings.token if trusted else None,
             # None would mean the token stored on this machine; the header replaces it.
@@ -130,8 +132,8 @@ class HostedBackend:
             timeout=self._settings.attempt_timeout,
         )
         try:
-            async with client, asyncio.timeout(seconds):
-                return await run_call(client, row, call)
+            async with asyncio.timeout(seconds):
+                return await _in_own_loop(run_call(client, row, call))
         except TimeoutError as error:
             raise TransientError(f"{serving.provider} did not answer within {seconds:g} s") from error
         except httpx.HTTPError as error:
@@ -153,13 +155,9 @@ def servings_of(candidate: Candidate) -> list[Serving]:
     url = candidate.metadata.get("url")
     if isinstance(url, str):  # what writes texts has a chat API, or reads prompts at its root
         tasks = dict.fromkeys([task] if "/v1" in urlsplit(url).path else [task, candidate.task])
-        return [Serving(url, candidate.id, each, url) for each in tasks]
-    providers = candidate.metadata.get("providers") or {}
-    entries = {provider: providers.get(provider, {}) for provider in candidate.providers}
-    return [
-        Serving(name, entry.get("id", candidate.id), entry.get("task", task))
-        for name, entry in entries.items()
-    ]
+        return [Serving(url, each, url) for each in tasks]
+    tasks = candidate.metadata.get("providers") or {}
+    return [Serving(provider, tasks.get(provider, task)) for provider in candidate.providers]
 
 
 def is_hugging_face(url: str) -> bool:
@@ -173,30 +171,32 @@ def is_hugging_face(url: str) -> bool:
     return at.scheme == "https" and any(host == name or host.endswith(f".{name}") for name in _HF_DOMAINS)
 
 
-def _address(serving: Serving, candidate: Candidate) -> str:
-    """The client's `model`, such that it looks nothing up: a lookup would block the event loop."""
-    if serving.url:
-        return serving.url
-    if serving.provider == _HF:
-        from huggingface_hub import constants
+def _model_name(serving: Serving, model: str) -> str:
+    """The client's `model`: the id on the Hub, whose id at the provider it looks up, or an address."""
+    if serving.url or serving.provider != _HF:
+        return serving.url or model
+    from huggingface_hub import constants
 
-        base = constants.INFERENCE_PROXY_TEMPLATE.format(provider=_HF)
-        has_two_tasks = serving.task in ("feature-extraction", "sentence-similarity")
-        return f"{base}/models/{serving.model}" + (f"/pipeline/{serving.task}" if has_two_tasks else "")
-    from huggingface_hub.hf_api import InferenceProviderMapping
-    from huggingface_hub.inference._providers._common import HARDCODED_MODEL_INFERENCE_MAPPING
+    # The address, since the look-up refuses models whose task on the Hub is another.
+    base = constants.INFERENCE_PROXY_TEMPLATE.format(provider=_HF)
+    has_two_tasks = serving.task in ("feature-extraction", "sentence-similarity")
+    return f"{base}/models/{model}" + (f"/pipeline/{serving.task}" if has_two_tasks else "")
 
-    # The client takes no id of a provider. Its authors name this table for models that the Hub does not list.
-    name = f"{candidate.id} for {serving.task} as {serving.model}"
-    known = HARDCODED_MODEL_INFERENCE_MAPPING.setdefault(serving.provider, {})
-    known[name] = InferenceProviderMapping(  # type: ignore[no-untyped-call]
-        provider=serving.provider,
-        hf_model_id=candidate.id,
-        providerId=serving.model,
-        status="live",
-        task=serving.task,
-    )
-    return name
+
+async def _in_own_loop(work: Coroutine[Any, Any, T]) -> T:
+    """Await in a daemon thread: the client looks models up, polls providers and fetches files by blocking.
+
+    The work is cancelled with its caller, which does not wait for it.
+    """
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(work)
+    done = start_daemon_thread(loop.run_until_complete, task)
+    done.add_done_callback(lambda _: loop.close())
+    try:
+        return await asyncio.wrap_future(done)
+    finally:
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(task.cancel)
 
 
 def read_reply(reply: bytes, call: Call, open_file: Callable[[bytes, Call], Any] | None = None) -> Any:
@@ -261,17 +261,13 @@ class ProviderCall:
 
 async def run_call(client: AsyncInferenceClient, row: ProviderCall, call: Call) -> Any:
     """The raw output of a client's provider for a call."""
-
-    def finish() -> Any:
-        try:
-            return row.finish(reply, call)
-        finally:
-            call.cleanup()
-
-    arguments = await asyncio.to_thread(row.arguments, call)
-    method = getattr(client, row.method)
-    reply = await method(**{**arguments, **_options(method, call)})
-    return await asyncio.to_thread(finish)
+    try:
+        async with client:
+            method = getattr(client, row.method)
+            reply = await method(**{**row.arguments(call), **_options(method, call)})
+        return row.finish(reply, call)
+    finally:
+        call.cleanup()
 
 
 def _options(method: Callable[..., Any], call: Call) -> dict[str, Any]:

@@ -186,13 +186,13 @@ def _field(value: dict[str, Any], *path: str) -> str:
     return brief_text(field, _MAX_NAME_CHARS) if isinstance(field, str) else ""
 
 
-def _providers(mapping: Any, spec: TaskSpec) -> dict[str, dict[str, str]]:
-    """Return the providers that serve a model live for a task: `{"fal-ai": {"id": ..., "task": ...}}`."""
+def _providers(mapping: Any, spec: TaskSpec) -> dict[str, str]:
+    """Return the providers that serve a model live for a task, with its name there."""
     if isinstance(mapping, dict):
         mapping = [{"provider": name, **entry} for name, entry in mapping.items() if isinstance(entry, dict)]
     tasks = _PROVIDER_TASKS.get(spec.name, {spec.name})
     return {
-        str(entry.get("provider")): {"id": str(entry.get("providerId")), "task": entry["task"]}
+        str(entry.get("provider")): entry["task"]
         for entry in _rows(mapping)
         if entry.get("status") == "live" and entry.get("task") in tasks
     }
