@@ -41,11 +41,13 @@ def no_blocking() -> Iterator[list[str]]:
     refused: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
         for module, name in _CALLS:
-            patch.setattr(module, name, _guarded(getattr(module, name), f"{module.__name__}.{name}", refused))
+            patch.setattr(module, name, guarded(getattr(module, name), f"{module.__name__}.{name}", refused))
         yield refused
 
 
-def _guarded(call: Callable[..., Any], name: str, refused: list[str]) -> Callable[..., Any]:
+def guarded(call: Callable[..., Any], name: str, refused: list[str]) -> Callable[..., Any]:
+    """A call that this package is refused in threads that run an event loop."""
+
     def guard(*args: Any, **options: Any) -> Any:
         if asyncio._get_running_loop() is not None and (place := _caller()):
             refused.append(f"{name} blocks the event loop, in {place}")

@@ -308,13 +308,14 @@ def make_http_app(agent: JarvisAgent, settings: ServerSettings) -> Starlette:
         for owner in owners_of(settings)
     }
 
-    async def delete_files() -> None:
+    def delete_files() -> None:
         for folder in (base, *base.glob("*/")):
-            await asyncio.to_thread(outputs.delete_expired, folder, settings.run_retention(agent.settings))
+            outputs.delete_expired(folder, settings.run_retention(agent.settings))
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        deletion = repeating(delete_files, outputs.SWEEP_S, "the deletion of files")
+        delete = partial(asyncio.to_thread, delete_files)
+        deletion = repeating(delete, outputs.SWEEP_S, "the deletion of files")
         async with agent, deletion, AsyncExitStack() as running:
             for manager in managers.values():
                 await running.enter_async_context(manager.run())

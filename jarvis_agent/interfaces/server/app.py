@@ -64,7 +64,7 @@ def create_app(agent: JarvisAgent, settings: ServerSettings | None = None, *, pr
     observed = agent.copy(observer=metrics.observe_run)
     owned = workspaces.make_workspaces(observed, owners_of(server), server.max_upload_bytes)
     limits, outputs, kept = RunLimits(server), agent.settings.output_dir, server.run_retention(agent.settings)
-    delete = partial(workspaces.delete_expired_files, agent, server)
+    delete = partial(asyncio.to_thread, workspaces.delete_expired_files, agent, server)
     parts: dict[str, HealthCheck] = {"files": partial(asyncio.to_thread, check_writable, outputs)}
 
     @asynccontextmanager

@@ -67,12 +67,12 @@ def make_workspaces(agent: JarvisAgent, owners: Iterable[str], max_stored: int) 
     return workspaces
 
 
-async def delete_expired_files(agent: JarvisAgent, server: ServerSettings) -> None:
-    """Delete old runs and uploads, also those of revoked keys."""
+def delete_expired_files(agent: JarvisAgent, server: ServerSettings) -> None:
+    """Delete old runs and uploads, also those of revoked keys. Blocks."""
     kept = (server.run_retention(agent.settings), server.retention)
     for directory, seconds in zip(_directories(agent), kept, strict=True):
         for folder in directory.glob("*/"):
-            await asyncio.to_thread(delete_expired, folder, seconds)
+            delete_expired(folder, seconds)
 
 
 async def _workspace_of(request: Request) -> Workspace:
