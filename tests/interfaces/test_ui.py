@@ -432,6 +432,8 @@ def test_language_and_colours_are_those_of_the_browser_until_others_are_chosen(s
         tab.page.locator("#settings label", has_text="English").click()
         expect(tab.page.get_by_role("button", name="New chat")).to_be_attached()
         expect(tab.chat).to_contain_text("Tasks done: 2 of 2")
+        # Gradio translates a label that is the name of a text, such as "light", for the browser.
+        expect(tab.page.locator("#settings")).to_contain_text(re.compile("As the system.*Light.*Dark"))
         tab.reload()
         expect(tab.page.get_by_role("button", name="New chat")).to_be_attached()
         expect(tab.page.locator("body.dark")).to_have_count(0)
