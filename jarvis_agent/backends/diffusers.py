@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from jarvis_agent.backends.devices import choose_device, pick_dtype, seeded, wei
 from jarvis_agent.backends.hub.model_card import read_json
 from jarvis_agent.backends.hub.snapshot import DIFFUSERS, marker_folder, model_folder
 from jarvis_agent.backends.jobs import is_cancelled
-from jarvis_agent.backends.local import FileBackend
+from jarvis_agent.backends.local import FileBackend, LoadedExpert
 from jarvis_agent.backends.transformers.loading import LOADING, silence_library
 from jarvis_agent.core.errors import ExpertError, UnsupportedError
 from jarvis_agent.core.notes import Note
@@ -71,26 +72,10 @@ class DiffusionSpec:
     """
 
     classes: str
-    run: Callable[[LoadedPipeline, Call], Any]
+    run: Callable[[Any, Call], Any]
     loads: str = ""
     part: str = ""
     exact: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class LoadedPipeline:
-    """A pipeline on its device, and the function that runs it for one task, or several of the same kind."""
-
-    id: str
-    pipe: Any
-    run: Callable[[LoadedPipeline, Call], Any]
-
-    def __call__(self, call: Call) -> Any:
-        return self.run(self, call)
-
-    @property
-    def modules(self) -> list[Any]:
-        return list(self.pipe.components.values())
 
 
 def class_name(folder: Path) -> str:
@@ -183,79 +168,77 @@ FRAME_RATES: tuple[tuple[str, float], ...] = (
 """Pattern for the pipeline's class → frames per second, where its call has no such argument."""
 
 
-def make_image(loaded: LoadedPipeline, call: Call) -> Image:
+def make_image(pipe: Any, call: Call) -> Image:
     """Return an image of the call's text and image, if given; with a mask only its white part changes."""
     if call.inputs.get("mask") is not None:
-        return inpaint(loaded, call)
-    return call_pipeline(loaded, call, **_inputs(loaded, call)).images[0]  # type: ignore[no-any-return]
+        return inpaint(pipe, call)
+    return call_pipeline(pipe, call, **_inputs(pipe, call)).images[0]  # type: ignore[no-any-return]
 
 
-def inpaint(loaded: LoadedPipeline, call: Call) -> Image:
+def inpaint(pipe: Any, call: Call) -> Image:
     """Return the image with its masked part replaced."""
     if call.inputs.get("mask") is None:
-        raise UnsupportedError(f"{loaded.id} only fills masked parts of an image; give it a mask")
+        raise UnsupportedError(f"{call.candidate.id} only fills masked parts of an image; give it a mask")
     from diffusers import AutoPipelineForInpainting
 
-    inputs = _inputs(loaded, call)
+    inputs = _inputs(pipe, call)
     inputs["mask_image"] = call.inputs["mask"].to_pil().convert("L").resize(inputs["image"].size)
-    pipe = loaded.pipe
     try:
         if "mask_image" not in parameters(pipe):
             pipe = AutoPipelineForInpainting.from_pipe(pipe)
     except ValueError as error:
         raise UnsupportedError(
-            f"{loaded.id} ({type(loaded.pipe).__name__}) cannot use a mask; leave it out"
+            f"{call.candidate.id} ({type(pipe).__name__}) cannot use a mask; leave it out"
         ) from error
-    return call_pipeline(loaded, call, pipe=pipe, **inputs).images[0]  # type: ignore[no-any-return]
+    return call_pipeline(pipe, call, **inputs).images[0]  # type: ignore[no-any-return]
 
 
-def make_video(loaded: LoadedPipeline, call: Call) -> dict[str, Any]:
+def make_video(pipe: Any, call: Call) -> dict[str, Any]:
     """Return {frames, fps} of a video of the call's text, if given, that starts from its image, if given."""
-    return _video(loaded, call, **_inputs(loaded, call))
+    return _video(pipe, call, **_inputs(pipe, call))
 
 
-def video_to_video(loaded: LoadedPipeline, call: Call) -> dict[str, Any]:
+def video_to_video(pipe: Any, call: Call) -> dict[str, Any]:
     """Return {frames, fps} of a changed video: at most MAX_FRAMES frames spread over its whole length."""
     path = call.inputs["video"].path
     count = len(spread_frames(path, MAX_FRAMES))
     # Most models want 8 n + 1 frames.
     frames = [frame.convert("RGB") for _, frame in spread_frames(path, 8 * ((count - 1) // 8) + 1)]
     seconds = probe_video(path).duration
-    width, height = fitting_size(frames[0], loaded, call)
+    width, height = fitting_size(frames[0], pipe, call)
     resized = [frame.resize((width, height)) for frame in frames]
-    output = _video(loaded, call, video=resized, width=width, height=height, prompt=_prompt(call))
+    output = _video(pipe, call, **_inputs(pipe, call), video=resized, width=width, height=height)
     return {**output, "fps": len(output["frames"]) / seconds if seconds else output["fps"]}
 
 
-def generate_shape(loaded: LoadedPipeline, call: Call) -> dict[str, Any]:
+def generate_shape(pipe: Any, call: Call) -> dict[str, Any]:
     """Return {vertices, faces, colors} from a text or an image."""
     import torch
 
     inputs = {"image": call.image()} if call.inputs.get("image") else {"prompt": text_of(call)}
-    mesh = call_pipeline(loaded, call, **inputs, output_type="mesh").images[0]
+    mesh = call_pipeline(pipe, call, **inputs, output_type="mesh").images[0]
     colors = torch.stack([mesh.vertex_channels[channel] for channel in "RGB"], dim=1)
     return {"vertices": mesh.verts, "faces": mesh.faces, "colors": colors.clip(0, 1)}
 
 
-def text_to_audio(loaded: LoadedPipeline, call: Call) -> dict[str, Any]:
+def text_to_audio(pipe: Any, call: Call) -> dict[str, Any]:
     """Return {audio, sampling_rate}: the sound that a text describes."""
-    samples = call_pipeline(loaded, call, prompt=text_of(call)).audios[0]
-    decoder = getattr(loaded.pipe, "vocoder", None) or loaded.pipe.vae
-    rate = getattr(decoder.config, "sampling_rate", None) or loaded.pipe.sample_rate
+    samples = call_pipeline(pipe, call, prompt=text_of(call)).audios[0]
+    decoder = getattr(pipe, "vocoder", None) or pipe.vae
+    rate = getattr(decoder.config, "sampling_rate", None) or pipe.sample_rate
     return {"audio": samples, "sampling_rate": int(rate)}
 
 
-def fitting_size(image: Image, loaded: LoadedPipeline, call: Call) -> tuple[int, int]:
+def fitting_size(image: Image, pipe: Any, call: Call) -> tuple[int, int]:
     """Return the size at which an image is processed, in whole blocks of pixels.
 
     It has no more pixels than the model was trained with, unless the candidate's options give a size.
     """
-    options = _options(loaded, call)
+    options = _options(pipe, call)
     if "width" in options and "height" in options:
         width, height = int(options["width"]), int(options["height"])
     else:
-        pipe, known = loaded.pipe, parameters(loaded.pipe)
-        high, wide = (getattr(known.get(side), "default", None) for side in ("height", "width"))
+        high, wide = (getattr(parameters(pipe).get(side), "default", None) for side in ("height", "width"))
         if not (isinstance(high, int) and isinstance(wide, int)):  # what the network was trained with
             network = getattr(pipe, "unet", None) or getattr(pipe, "transformer", None)
             trained = getattr(getattr(network, "config", None), "sample_size", None)
@@ -270,29 +253,25 @@ def fitting_size(image: Image, loaded: LoadedPipeline, call: Call) -> tuple[int,
     return width, height
 
 
-def _inputs(loaded: LoadedPipeline, call: Call) -> dict[str, Any]:
+def _inputs(pipe: Any, call: Call) -> dict[str, Any]:
     """Return the text of a call, and its image with the size at which it is processed."""
-    inputs: dict[str, Any] = {"prompt": text_of(call) if "text" in call.spec.required else _prompt(call)}
+    is_required = "text" in call.spec.required
+    text = text_of(call) if is_required else str(call.inputs.get("text") or "").strip()
+    inputs: dict[str, Any] = {"prompt": text}
     if call.inputs.get("image") is not None:
         image = call.image()
-        inputs["width"], inputs["height"] = size = fitting_size(image, loaded, call)
+        inputs["width"], inputs["height"] = size = fitting_size(image, pipe, call)
         inputs["image"] = inputs["control_image"] = image.resize(size)
     return inputs
 
 
-def _prompt(call: Call) -> str:
-    return str(call.inputs.get("text") or "").strip()
-
-
-def _video(loaded: LoadedPipeline, call: Call, **inputs: Any) -> dict[str, Any]:
-    import numpy as np
-
-    frames = call_pipeline(loaded, call, **inputs, output_type="pil").frames[0]
-    name, known, options = type(loaded.pipe).__name__, parameters(loaded.pipe), _options(loaded, call)
+def _video(pipe: Any, call: Call, **inputs: Any) -> dict[str, Any]:
+    frames = call_pipeline(pipe, call, **inputs, output_type="pil").frames[0]
+    name, known, options = type(pipe).__name__, parameters(pipe), _options(pipe, call)
     rates = [options.get(each, getattr(known.get(each), "default", None)) for each in ("fps", "frame_rate")]
     rates += [rate for pattern, rate in FRAME_RATES if re.search(pattern, name)]
     fps = next((float(rate) for rate in rates if isinstance(rate, int | float)), 8.0)
-    return {"frames": [np.asarray(frame) for frame in frames], "fps": fps}
+    return {"frames": frames, "fps": fps}
 
 
 DISTILLED: tuple[tuple[str, Mapping[str, Any]], ...] = (
@@ -311,45 +290,37 @@ The first match counts. Pipelines made for few steps have good defaults.
 """
 
 
-def step_monitor(call: Call) -> type[Any]:
-    """A class of progress bars that show nothing, log each step, and raise ExpertError on cancellation."""
+def step_monitor(call: Call) -> Callable[..., Any]:
+    """Make progress bars that show nothing, log each step, and raise ExpertError on cancellation."""
     from tqdm import tqdm  # type: ignore[import-untyped]
 
     class StepMonitor(tqdm):  # type: ignore[misc]
         monitor_interval = 0  # no thread
 
-        def __init__(self, iterable: Any = None, total: int | None = None) -> None:
-            # TQDM_DISABLE=1 would take the updates away.
-            super().__init__(iterable, total=total, file=StringIO(), mininterval=0, miniters=1, disable=False)
-            self.check_cancelled()
-
         def update(self, n: float | None = 1) -> None:
             super().update(n)
             logger.debug("%s: step %s of %s", call.candidate.id, self.n, self.total)
-            self.check_cancelled()
-
-        def check_cancelled(self) -> None:
             if is_cancelled():
                 raise ExpertError(f"{call.candidate.id} was stopped: {call.spec.name} was cancelled")
 
-    return StepMonitor
+    # TQDM_DISABLE=1 would take the updates away.
+    return partial(StepMonitor, file=StringIO(), mininterval=0, miniters=1, disable=False)
 
 
-def call_pipeline(loaded: LoadedPipeline, call: Call, *, pipe: Any = None, **inputs: Any) -> Any:
-    """Return the output of `pipe` (default: the loaded one) for those of the inputs that it takes.
+def call_pipeline(pipe: Any, call: Call, **inputs: Any) -> Any:
+    """Return the output of a pipeline for those of the inputs that it takes.
 
     Raises ExpertError: the safety checker flagged the result, or the call was cancelled; UnsupportedError:
     the pipeline has no such option, or needs a package that is not installed.
     """
     import torch
 
-    pipe = loaded.pipe if pipe is None else pipe
     accepted = parameters(pipe)
     seed = call.settings.seed
-    scheduler = type(getattr(loaded.pipe, "scheduler", None)).__name__
-    about = f"{loaded.id} {type(loaded.pipe).__name__} {scheduler}".lower()
+    scheduler = type(getattr(pipe, "scheduler", None)).__name__
+    about = f"{call.candidate.id} {type(pipe).__name__} {scheduler}".lower()
     distilled = next((options for pattern, options in DISTILLED if re.search(pattern, about)), {})
-    arguments = {**distilled, **_options(loaded, call), **inputs}
+    arguments = {**distilled, **_options(pipe, call), **inputs}
     if "generator" in accepted:
         arguments["generator"] = torch.Generator("cpu").manual_seed(seed)
     arguments = {name: value for name, value in arguments.items() if name in accepted and value is not None}
@@ -359,12 +330,12 @@ def call_pipeline(loaded: LoadedPipeline, call: Call, *, pipe: Any = None, **inp
             output = pipe(**arguments)
     except NameError as error:  # pipelines skip the import of an optional package and then use its name
         raise UnsupportedError(
-            f"{loaded.id} needs the package {error.name}, which is not installed",
+            f"{call.candidate.id} needs the package {error.name}, which is not installed",
             advice=f"pip install {error.name}",
         ) from error
     if any(getattr(output, "nsfw_content_detected", None) or ()):
         raise ExpertError(
-            f"the safety checker of {loaded.id} flagged the image as unsafe; "
+            f"the safety checker of {call.candidate.id} flagged the image as unsafe; "
             "word the request differently, or use another seed",
             advice="JARVIS_SEED is the seed",
         )
@@ -376,10 +347,10 @@ def parameters(pipe: Any) -> Mapping[str, inspect.Parameter]:
     return inspect.signature(type(pipe).__call__).parameters
 
 
-def _options(loaded: LoadedPipeline, call: Call) -> dict[str, Any]:
-    known = [name for name in parameters(loaded.pipe) if name != "self"]
+def _options(pipe: Any, call: Call) -> dict[str, Any]:
+    known = [name for name in parameters(pipe) if name != "self"]
     shown = ", ".join(name for name in known if name not in ("return_dict", "generator"))
-    return options_of(call, known, f"{type(loaded.pipe).__name__} takes {shown}")
+    return options_of(call, known, f"{type(pipe).__name__} takes {shown}")
 
 
 _IMAGE_TO_IMAGE = (
@@ -484,4 +455,4 @@ class DiffusersBackend(FileBackend):
             parts = {pipeline.part: _load(name, folder, settings, options)} if pipeline.part else {}
             pipe = _load(pipeline.loads or name, base, settings, {**options, **parts})
             move_to_device(pipe, device, settings)
-        return LoadedPipeline(candidate.id, pipe, pipeline.run)
+        return LoadedExpert(pipe, pipeline.run, list(pipe.components.values()))

@@ -2,13 +2,13 @@
 
 import logging
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.devices import is_out_of_memory
@@ -16,6 +16,8 @@ from jarvis_agent.core.errors import ExpertError, JarvisError, OutOfMemoryError,
 from jarvis_agent.core.types import Resource
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 MAX_BATCH_TEXT = 2_000
 """Characters of an argument of a call in a batch."""
@@ -85,6 +87,14 @@ def is_cancelled() -> bool:
     """Whether all that this worker thread works for was cancelled. Long computations poll it and stop."""
     jobs = _current.get()
     return bool(jobs) and all(job.cancelled for job in jobs)
+
+
+def until_cancelled(items: Iterable[T]) -> Iterator[T]:
+    """The items one by one. Raises ExpertError as soon as `is_cancelled`, before the next one is used."""
+    for item in items:
+        if is_cancelled():
+            raise closed_error("stopped")
+        yield item
 
 
 def add_note(text: str) -> None:

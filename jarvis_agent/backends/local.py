@@ -4,7 +4,8 @@ import asyncio
 import json
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -28,6 +29,20 @@ _IMPORTING = fork_safe(threading.Lock())
 
 CALL_OPTIONS = {"options", "providers"}
 """Metadata of a candidate that changes its calls, and not the model that is loaded."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedExpert:
+    """What is loaded, and the function that runs a call with it. For the other fields see `ModelPool`."""
+
+    loaded: Any
+    run: Callable[[Any, Call], Any]
+    modules: Sequence[Any] = ()
+    nbytes: int | None = None
+    batch: Callable[[Sequence[Call]], list[Any]] | None = None
+
+    def __call__(self, call: Call) -> Any:
+        return self.run(self.loaded, call)
 
 
 class LocalBackend(ABC):

@@ -386,7 +386,7 @@ class ModelPool:
 
     def _take_batch(self, entry: ModelEntry, expert: Expert, first: Job) -> list[Job]:
         """Take the jobs from the queue that are computed in one batch with the first."""
-        if not hasattr(expert, "batch") or not fits_in_batch(first.call):
+        if getattr(expert, "batch", None) is None or not fits_in_batch(first.call):
             return []
         with self._lock:
             waiting = [job for job in entry.jobs if not job.cancelled]

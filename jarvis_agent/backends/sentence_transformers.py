@@ -5,8 +5,8 @@ The prompts of a model ("query: ") mark which text is the query and which are th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from jarvis_agent.backends.base import Call, Expert, scores_output, sentences_of
 from jarvis_agent.backends.devices import choose_device, pick_dtype
 from jarvis_agent.backends.hub.model_card import read_json, strings
 from jarvis_agent.backends.hub.snapshot import SENTENCE_TRANSFORMERS, model_folder
-from jarvis_agent.backends.local import FileBackend
+from jarvis_agent.backends.local import FileBackend, LoadedExpert
 from jarvis_agent.backends.transformers.loading import LOADING, silence_library
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.settings import Settings
@@ -25,28 +25,8 @@ from jarvis_agent.core.types import Candidate
 _EMBEDDER, _CROSS_ENCODER = "SentenceTransformer", "CrossEncoder"
 
 
-@dataclass(frozen=True, slots=True)
-class TextModel:
-    """A loaded model that compares texts. `run` returns the raw outputs of several calls, of any tasks."""
-
-    id: str
-    model: Any
-    run: Callable[[TextModel, Sequence[Call]], list[Any]]
-
-    @property
-    def modules(self) -> list[Any]:
-        return [self.model]
-
-    def __call__(self, call: Call) -> Any:
-        return self.batch([call])[0]
-
-    def batch(self, calls: Sequence[Call]) -> list[Any]:
-        return self.run(self, calls)
-
-
-def compare_vectors(loaded: TextModel, calls: Sequence[Call]) -> list[Any]:
+def compare_vectors(model: Any, calls: Sequence[Call]) -> list[Any]:
     """The raw outputs of a model that maps a text to a vector. Each distinct text is encoded once."""
-    model = loaded.model
     encoders = {"plain": model.encode, "query": model.encode_query, "document": model.encode_document}
     wanted = [_roles(call) for call in calls]
     vectors: dict[tuple[str, str], Any] = {}
@@ -65,12 +45,13 @@ def compare_vectors(loaded: TextModel, calls: Sequence[Call]) -> list[Any]:
     return [output(call, *map(vectors.__getitem__, roles)) for call, roles in zip(calls, wanted, strict=True)]
 
 
-def score_pairs(loaded: TextModel, calls: Sequence[Call]) -> list[Any]:
+def score_pairs(model: Any, calls: Sequence[Call]) -> list[Any]:
     """The raw outputs of a cross-encoder, which reads two texts together."""
-    if any(call.spec.name == "feature-extraction" for call in calls):
-        raise UnsupportedError(f"{loaded.id} compares texts, and gives none of them a vector")
+    for call in calls:
+        if call.spec.name == "feature-extraction":
+            raise UnsupportedError(f"{call.candidate.id} compares texts, and gives none of them a vector")
     pairs = [(text_of(call), text) for call in calls for text in sentences_of(call)]
-    scores = iter(loaded.model.predict(pairs).tolist())
+    scores = iter(model.predict(pairs).tolist())
     return [scores_output(call, [*islice(scores, len(sentences_of(call)))]) for call in calls]
 
 
@@ -109,13 +90,14 @@ class SentenceTransformersBackend(FileBackend):
                     "dtype": pick_dtype(device),
                 },
             )
-        if kind == _EMBEDDER:
-            return TextModel(candidate.id, model, compare_vectors)
-        if model.num_labels != 1:
+        if kind == _CROSS_ENCODER and model.num_labels != 1:
             raise UnsupportedError(
                 f"{candidate.id} sorts pairs of texts into {model.num_labels} classes, not by one score"
             )
-        return TextModel(candidate.id, model, score_pairs)
+        run = compare_vectors if kind == _EMBEDDER else score_pairs
+        return LoadedExpert(
+            model, lambda model, call: run(model, [call])[0], [model], batch=partial(run, model)
+        )
 
 
 def _model_type(folder: Path) -> str:

@@ -9,7 +9,7 @@ import re
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,8 @@ from jarvis_agent.backends.base import Call, Expert, whole_number
 from jarvis_agent.backends.devices import choose_device, pick_dtype, seeded
 from jarvis_agent.backends.hub.model_card import read_json, strings
 from jarvis_agent.backends.hub.snapshot import SKOPS, model_folder
-from jarvis_agent.backends.jobs import closed_error, is_cancelled
-from jarvis_agent.backends.local import FileBackend
+from jarvis_agent.backends.jobs import until_cancelled
+from jarvis_agent.backends.local import FileBackend, LoadedExpert
 from jarvis_agent.backends.transformers.loading import LOADING, silence_library
 from jarvis_agent.core.errors import BadInputError, UnsupportedError
 from jarvis_agent.core.notes import Note
@@ -34,37 +34,29 @@ TABULAR_TASKS = {"tabular-classification": "is_classifier", "tabular-regression"
 """Task type → function of sklearn.base that recognises its models."""
 
 
-@dataclass(frozen=True, slots=True)
-class TableModel:
-    """A fitted estimator and the columns it was fitted on; () if they are unknown."""
+def predict(estimator: Any, call: Call, columns: Sequence[str]) -> dict[str, Any]:
+    """Return {predictions, probabilities}; `columns` are those that the estimator was fitted on, if known."""
+    import pandas
 
-    id: str
-    estimator: Any
-    columns: tuple[str, ...]
-    nbytes: int
-
-    def __call__(self, call: Call) -> dict[str, Any]:
-        import pandas
-
-        table = call.table().columns
-        if missing := [name for name in self.columns if name not in table]:
-            raise BadInputError(
-                f"the table lacks {_listed(missing)}, which {self.id} needs; it has {_listed(list(table))}"
-            )
-        rows: Any = pandas.DataFrame({name: table[name] for name in self.columns or table})
-        is_named = hasattr(self.estimator, "feature_names_in_")
-        if not is_named and all(dtype.kind in "iuf" for dtype in rows.dtypes):
-            rows = rows.to_numpy()
-        weighs = call.spec.name == "tabular-classification" and hasattr(self.estimator, "predict_proba")
-        try:
-            predictions = self.estimator.predict(rows)
-            chances = self.estimator.predict_proba(rows) if weighs else None
-        except ValueError as error:
-            raise UnsupportedError(f"{self.id} cannot take this table", detail=error) from error
-        return {
-            "predictions": predictions.tolist(),
-            "probabilities": None if chances is None else chances.tolist(),
-        }
+    table, model = call.table().columns, call.candidate.id
+    if missing := [name for name in columns if name not in table]:
+        raise BadInputError(
+            f"the table lacks {_listed(missing)}, which {model} needs; it has {_listed(list(table))}"
+        )
+    rows: Any = pandas.DataFrame({name: table[name] for name in columns or table})
+    is_named = hasattr(estimator, "feature_names_in_")
+    if not is_named and all(dtype.kind in "iuf" for dtype in rows.dtypes):
+        rows = rows.to_numpy()
+    weighs = call.spec.name == "tabular-classification" and hasattr(estimator, "predict_proba")
+    try:
+        predictions = estimator.predict(rows)
+        chances = estimator.predict_proba(rows) if weighs else None
+    except ValueError as error:
+        raise UnsupportedError(f"{model} cannot take this table", detail=error) from error
+    return {
+        "predictions": predictions.tolist(),
+        "probabilities": None if chances is None else chances.tolist(),
+    }
 
 
 class SklearnBackend(FileBackend):
@@ -105,7 +97,7 @@ class SklearnBackend(FileBackend):
             )
         names = getattr(estimator, "feature_names_in_", None)
         columns = tuple(map(str, names)) if names is not None else strings(described.get("columns"))
-        return TableModel(candidate.id, estimator, columns, file.stat().st_size)
+        return LoadedExpert(estimator, partial(predict, columns=columns), nbytes=file.stat().st_size)
 
 
 def _model_file(candidate: Candidate, folder: Path, described: dict[str, Any]) -> Path:
@@ -154,45 +146,31 @@ _DATED = re.compile(r"\d{4}[-/]\d|\d+[-/. ]\w+[-/. ]\d|[^\W\d]+\W+\d{4}$")
 _CHINESE_DATE = str.maketrans("年月", "--", "日")
 
 
-@dataclass(frozen=True, slots=True)
-class Forecaster:
-    """A loaded Chronos pipeline."""
+def forecast(pipeline: Any, call: Call) -> list[dict[str, Any]]:
+    """Return [{series, values, low, high}] of a Chronos pipeline."""
+    import torch
 
-    id: str
-    pipeline: Any
-
-    @property
-    def modules(self) -> list[Any]:
-        return [self.pipeline.inner_model]
-
-    def __call__(self, call: Call) -> list[dict[str, Any]]:
-        import torch
-
-        horizon = whole_number(call, "horizon", MAX_HORIZON) or HORIZON
-        series = series_of(call.table(), call.notes)
-        contexts = [
-            torch.tensor([float("nan") if cell is None else cell for cell in cells], dtype=torch.float32)
-            for cells in series.values()
-        ]
-        with seeded(call.settings.seed), warnings.catch_warnings():  # the models based on T5 draw samples
-            # The bounds show how uncertain a long forecast is.
-            warnings.filterwarnings("ignore", message="We recommend keeping prediction length")
-            quantiles: list[Any] = []
-            for batch in batch_iterate(BATCH, contexts):
-                if is_cancelled():
-                    raise closed_error("stopped")
-                rows, _ = self.pipeline.predict_quantiles(
-                    batch, prediction_length=horizon, quantile_levels=QUANTILES
-                )
-                quantiles += rows
-        forecasts = []
-        for name, rows in zip(series, quantiles, strict=True):
-            if not rows.isfinite().all():
-                raise UnsupportedError(f"the forecast of {name!r} is not finite; another model may do better")
-            # Quantiles of a network may cross; sorting them does not make them worse (doi:10.3982/ECTA7880).
-            low, values, high = rows.reshape(horizon, len(QUANTILES)).sort(dim=1).values.T.tolist()
-            forecasts.append({"series": name, "values": values, "low": low, "high": high})
-        return forecasts
+    horizon = whole_number(call, "horizon", MAX_HORIZON) or HORIZON
+    series = series_of(call.table(), call.notes)
+    contexts = [
+        torch.tensor([float("nan") if cell is None else cell for cell in cells], dtype=torch.float32)
+        for cells in series.values()
+    ]
+    with seeded(call.settings.seed), warnings.catch_warnings():  # the models based on T5 draw samples
+        # The bounds show how uncertain a long forecast is.
+        warnings.filterwarnings("ignore", message="We recommend keeping prediction length")
+        quantiles: list[Any] = []
+        for batch in until_cancelled(batch_iterate(BATCH, contexts)):
+            rows, _ = pipeline.predict_quantiles(batch, prediction_length=horizon, quantile_levels=QUANTILES)
+            quantiles += rows
+    forecasts = []
+    for name, rows in zip(series, quantiles, strict=True):
+        if not rows.isfinite().all():
+            raise UnsupportedError(f"the forecast of {name!r} is not finite; another model may do better")
+        # Quantiles of a network may cross; sorting them does not make them worse (doi:10.3982/ECTA7880).
+        low, values, high = rows.reshape(horizon, len(QUANTILES)).sort(dim=1).values.T.tolist()
+        forecasts.append({"series": name, "values": values, "low": low, "high": high})
+    return forecasts
 
 
 class ChronosBackend(FileBackend):
@@ -226,7 +204,7 @@ class ChronosBackend(FileBackend):
                 use_safetensors=None if settings.allow_pickle else True,
             )
             pipeline.inner_model.to(device).eval()
-        return Forecaster(candidate.id, pipeline)
+        return LoadedExpert(pipeline, forecast, [pipeline.inner_model])
 
 
 def series_of(table: Table, notes: list[str]) -> dict[str, list[Any]]:

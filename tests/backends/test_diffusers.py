@@ -78,7 +78,7 @@ def test_weights_in_half_precision_and_files_at_the_top_are_loaded(
     half = folder / UNET.replace(".safetensors", ".fp16.safetensors")
     (folder / UNET).rename(half)
     expert = bench.load(bench.call(UNCONDITIONAL, folder))
-    assert str(expert.pipe.unet.dtype) == "torch.float32"
+    assert str(expert.loaded.unet.dtype) == "torch.float32"
     half.rename(folder / UNET)
     for part in ("unet", "scheduler"):
         for file in (folder / part).iterdir():
@@ -116,7 +116,7 @@ def test_a_part_is_put_into_its_base_model(bench: Bench) -> None:
     base = str(bench.built("stable_diffusion"))
     controlled = {**options(), "base_model": Path(base)}
     call = bench.call("canny-text-to-image", "control_part", controlled, image="photo", text=PROMPT)
-    assert type(bench.load(call).pipe).__name__ == "StableDiffusionControlNetPipeline"
+    assert type(bench.load(call).loaded).__name__ == "StableDiffusionControlNetPipeline"
     assert bench.load(call)(call).size == (64, 48)
     moving = {**options(num_frames=3, height=32, width=32), "base_model": [base]}
     made = bench.ask("text-to-video", "motion_adapter", moving, text=PROMPT)
@@ -137,7 +137,7 @@ def test_a_flagged_image_is_an_error(bench: Bench) -> None:
     call = bench.call("text-to-image", "stable_diffusion", options(), text=PROMPT)
     expert = bench.load(call)
     with pytest.raises(ExpertError, match=r"safety checker.*JARVIS_SEED"):
-        replace(expert, pipe=Pipeline())(call)
+        replace(expert, loaded=Pipeline())(call)
 
 
 def test_a_distilled_model_does_few_steps(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:

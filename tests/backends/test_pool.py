@@ -57,7 +57,7 @@ class Gate:
     def __init__(self, batch: Callable[[Sequence[Call]], list[Any]] | None = None) -> None:
         self.entered, self.opened = threading.Event(), threading.Event()
         self.together: list[list[Any]] = []
-        self.batch = batch or self.double
+        self.batch: Any = batch or self.double
 
     def load(self) -> Gate:
         return self
@@ -314,6 +314,13 @@ async def test_a_failed_batch_runs_one_by_one(pool: ModelPool, caplog: pytest.Lo
     model.opened.set()
     assert await asyncio.gather(*calls) == [0, 2, 4]
     assert "a batch of 2 calls of a is run one by one: ValueError" in caplog.text
+    caplog.clear()
+    alone = Gate()
+    alone.batch = None
+    calls = await queued(pool, alone, [0, 1, 2], "b")
+    alone.opened.set()
+    assert await asyncio.gather(*calls) == [0, 2, 4]
+    assert caplog.text == ""
 
 
 async def test_a_cancelled_call_is_not_in_the_batch_and_does_not_stop_it(pool: ModelPool) -> None:

@@ -12,7 +12,7 @@ import tiny_tabular
 from libraries import needs
 from model_bench import Bench, as_pickle
 
-from jarvis_agent.backends import local, tabular
+from jarvis_agent.backends import jobs, local, tabular
 from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.tabular import ChronosBackend, SklearnBackend, series_of
@@ -158,7 +158,7 @@ def test_many_columns_are_forecast_in_batches(ask: Ask, monkeypatch: pytest.Monk
     assert [row["series"] for row in parts] == ["a", "b", "c"]
     for one, other in zip(whole, parts, strict=True):
         assert one["values"] == pytest.approx(other["values"], abs=1e-4)
-    monkeypatch.setattr(tabular, "is_cancelled", lambda: True)
+    monkeypatch.setattr(jobs, "is_cancelled", lambda: True)
     with pytest.raises(ExpertError, match="stopped"):
         ask(FORECAST, "chronos_bolt", table)
 

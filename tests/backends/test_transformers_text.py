@@ -16,7 +16,7 @@ from jarvis_agent.backends.outputs.adapters import adapt
 from jarvis_agent.backends.transformers import loading, multimodal
 from jarvis_agent.backends.transformers import text as text_tasks
 from jarvis_agent.backends.transformers.backend import TransformersBackend
-from jarvis_agent.core.errors import BadInputError, MissingExtraError, UnsupportedError
+from jarvis_agent.core.errors import BadInputError, ExpertError, MissingExtraError, UnsupportedError
 
 np = pytest.importorskip("numpy")
 torch = pytest.importorskip("torch")
@@ -202,10 +202,13 @@ def test_the_whole_of_a_long_text_is_spoken_with_the_seed(bench: Bench) -> None:
 def test_the_pieces_of_a_long_text_end_when_the_call_is_cancelled(bench: Bench) -> None:
     call = bench.call("summarization", "t5", text=LONG)
     job, pieces = Job(call), list[str]()
-    with running((job,)):
-        for piece in text_tasks.split_by_tokens(LONG, bench.load(call).loaded, 20):
-            pieces.append(piece)
-            job.cancelled = len(pieces) == 2
+
+    def read(piece: str) -> None:
+        pieces.append(piece)
+        job.cancelled = len(pieces) == 2
+
+    with running((job,)), pytest.raises(ExpertError, match="stopped"):
+        list(map(read, text_tasks.split_by_tokens(LONG, bench.load(call).loaded, 20)))
     assert len(pieces) == 2
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.embeddings import Embeddings
 
 from jarvis_agent.backends.base import Call, Expert, labels_of, scores_output, sentences_of, text_of
-from jarvis_agent.backends.jobs import closed_error, is_cancelled
+from jarvis_agent.backends.jobs import until_cancelled
 from jarvis_agent.backends.starter.backend import MINILM, STARTERS, fetch_weights, load_network
 from jarvis_agent.core.errors import ConfigError, MissingExtraError, TransientError
 from jarvis_agent.core.forks import fork_safe
@@ -120,9 +120,7 @@ class StarterEmbeddings(Embeddings):
                 return known.copy()
         vectors = np.zeros((len(texts), SIZE), np.float32)
         # Text by text, so that nothing is padded and a cancelled call ends between two.
-        for row, text in enumerate(texts):
-            if is_cancelled():
-                raise closed_error("stopped")
+        for row, text in enumerate(until_cancelled(texts)):
             ids = self._tokenizer.encode(replace_surrogates(text)).ids
             vectors[row] = self._encoder(word_vectors(self._words, ids)[None])[0]
         if len(texts) <= MAX_KEPT_TEXTS:

@@ -2,12 +2,11 @@
 
 import re
 from collections.abc import Iterator
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from jarvis_agent.backends.base import Call, Expert, split_text
-from jarvis_agent.backends.jobs import add_note, is_cancelled
+from jarvis_agent.backends.jobs import add_note, until_cancelled
 from jarvis_agent.backends.languages import find_language, language_of_script
 from jarvis_agent.backends.starter.backend import STARTERS, fetch_weights, load_session
 from jarvis_agent.core.errors import BadInputError, UnsupportedError
@@ -43,8 +42,7 @@ def load_voice(weights: Path, settings: Settings) -> Expert:
             raise BadInputError("there is nothing to speak: the text has no words")
         # The memory that phonemes need grows with their number.
         parts = (part for sentence in sentences for part in split_text(sentence, 300, len))
-        wanted = takewhile(lambda _: not is_cancelled(), parts)
-        spoken = [voice.from_phonemes(part, seed=settings.seed) for part in wanted]
+        spoken = [voice.from_phonemes(part, seed=settings.seed) for part in until_cancelled(parts)]
         return {"audio": np.concatenate(spoken), "sampling_rate": voice.sample_rate}
 
     return expert
@@ -83,7 +81,7 @@ def load_transcriber(weights: Path, settings: Settings) -> Expert:
     def expert(call: Call) -> dict[str, Any]:
         voices = call.voices(SPEECH_RATE)
         # Segments are transcribed lazily.
-        heard = [list(takewhile(lambda _: not is_cancelled(), segments_of(voice))) for voice in voices]
+        heard = [list(until_cancelled(segments_of(voice))) for voice in voices]
         return {
             "text": "\n".join(" ".join(text for text, _, _ in parts) for parts in heard if parts),
             "chunks": [
@@ -138,9 +136,7 @@ def load_denoiser(weights: Path, settings: Settings) -> Expert:
         noisy = np.zeros(HOP * (2 - -len(recording) // HOP), np.float32)
         noisy[HOP : HOP + len(recording)] = recording
         clean = np.zeros_like(noisy)
-        for start in range(0, len(noisy) - HOP, HOP):
-            if is_cancelled():
-                break
+        for start in until_cancelled(range(0, len(noisy) - HOP, HOP)):
             frame = slice(start, start + 2 * HOP)
             spectrum = np.fft.rfft(noisy[frame] * window)
             mix = np.stack([spectrum.real, spectrum.imag], -1).astype(np.float32)[None, :, None]

@@ -3,14 +3,14 @@
 `PIPELINES` has for each task the pipelines to choose from. A new task is a row.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from jarvis_agent.backends.base import Call, Expert, labels_of, options_of, text_of
 from jarvis_agent.backends.hub.snapshot import marker_folder, model_folder
-from jarvis_agent.backends.local import FileBackend
+from jarvis_agent.backends.local import FileBackend, LoadedExpert
 from jarvis_agent.backends.transformers import multimodal, text, vision
 from jarvis_agent.backends.transformers.loading import (
     LoadedModel,
@@ -124,33 +124,17 @@ PIPELINES: dict[str, Sequence[Spec]] = {
 PIPELINES.update({name: PIPELINES[TASKS[name].models_of] for name in vision.CONTROL_MAPS})
 
 
-@dataclass(frozen=True, slots=True)
-class TransformersExpert:
-    """A loaded model for one task and for the control maps drawn from that task's output."""
+def run_call(pipeline: Spec, loaded: LoadedModel, call: Call) -> Any:
+    """The raw output of a call, or the control map that is drawn from the output of another task."""
+    from transformers import GenerationConfig
 
-    pipeline: Spec
-    loaded: LoadedModel
-
-    def __call__(self, call: Call) -> Any:
-        from transformers import GenerationConfig
-
-        # Other arguments of `generate` could run code.
-        known = vars(GenerationConfig())
-        options = options_of(call, known, "there are those of transformers' GenerationConfig")
-        loaded, run = replace(self.loaded, options=options), self.pipeline.run
-        raw = run(loaded, [call])[0] if self.pipeline.batched else run(loaded, call)
-        draw = CONTROL_MAPS.get(call.spec.name)
-        return draw(raw, self.loaded, call) if draw else raw
-
-    @property
-    def modules(self) -> list[Any]:
-        extras = self.loaded.extras.values()
-        return [self.loaded.model, *(getattr(extra, "model", extra) for extra in extras)]
-
-    @property
-    def batch(self) -> Callable[[Sequence[Call]], list[Any]] | None:
-        """The function that computes several calls at once, or None."""
-        return partial(self.pipeline.run, self.loaded) if self.pipeline.batched else None
+    # Other arguments of `generate` could run code.
+    known = vars(GenerationConfig())
+    options = options_of(call, known, "there are those of transformers' GenerationConfig")
+    configured = replace(loaded, options=options)
+    raw = pipeline.run(configured, [call])[0] if pipeline.batched else pipeline.run(configured, call)
+    draw = CONTROL_MAPS.get(call.spec.name)
+    return draw(raw, loaded, call) if draw else raw
 
 
 class TransformersBackend(FileBackend):
@@ -181,4 +165,10 @@ class TransformersBackend(FileBackend):
         if not remote and not candidate.local and candidate.path is None:
             dry_run(pipeline, config)
         folder = model_folder(candidate, settings)
-        return TransformersExpert(pipeline, load_model(pipeline, folder, candidate, settings))
+        loaded = load_model(pipeline, folder, candidate, settings)
+        return LoadedExpert(
+            loaded,
+            partial(run_call, pipeline),
+            [loaded.model, *(getattr(extra, "model", extra) for extra in loaded.extras.values())],
+            batch=partial(pipeline.run, loaded) if pipeline.batched else None,
+        )

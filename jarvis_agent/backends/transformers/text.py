@@ -8,12 +8,11 @@ here. Long texts are read in overlapping windows or rewritten piece by piece.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
-from itertools import takewhile
 from typing import Any
 
 from jarvis_agent.backends import base
 from jarvis_agent.backends.base import Call, text_of
-from jarvis_agent.backends.jobs import Generation, add_note, is_cancelled, listed
+from jarvis_agent.backends.jobs import Generation, add_note, is_cancelled, listed, until_cancelled
 from jarvis_agent.backends.languages import Language, find_language, language_of_script
 from jarvis_agent.backends.transformers.loading import LoadedModel
 from jarvis_agent.core.errors import BadInputError, MissingExtraError, UnsupportedError
@@ -91,13 +90,13 @@ def token_limit(loaded: LoadedModel) -> int:
 
 
 def split_by_tokens(text: str, loaded: LoadedModel, limit: int) -> Iterator[str]:
-    """The parts of a text of at most `limit` tokens, until the call is cancelled."""
+    """The parts of a text of at most `limit` tokens, until the call is cancelled (ExpertError)."""
 
     def count(part: str) -> int:
         return len(loaded.tokenizer(part, verbose=False).input_ids)
 
     parts = (part.strip() for part in base.split_text(text, limit, count))
-    return takewhile(lambda _: not is_cancelled(), filter(None, parts))
+    return until_cancelled(filter(None, parts))
 
 
 def is_chat_model(loaded: LoadedModel) -> bool:
