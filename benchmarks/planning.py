@@ -38,7 +38,7 @@ from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource, Usage
 from jarvis_agent.llm.chat_model import NO_MODEL, resolve_model
-from jarvis_agent.media.video import write_video
+from jarvis_agent.media.recordings import write_video
 from jarvis_agent.planning.offline import OfflinePlanner
 
 NO = (

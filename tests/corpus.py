@@ -29,12 +29,11 @@ def read_as_task(path: Path) -> dict[str, Any]:
     from jarvis_agent.core.errors import JarvisError
     from jarvis_agent.core.images import open_image
     from jarvis_agent.core.types import Resource
-    from jarvis_agent.media.audio import read_audio
     from jarvis_agent.media.detect import detect_media_type
     from jarvis_agent.media.documents import load_text
     from jarvis_agent.media.limits import check_limits
+    from jarvis_agent.media.recordings import read_audio, spread_frames
     from jarvis_agent.media.tables import read_table
-    from jarvis_agent.media.video import spread_frames
 
     readers: dict[str, Callable[[Path], Any]] = {
         "image": open_image,

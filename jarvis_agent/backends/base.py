@@ -24,7 +24,7 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.text import SENTENCE_SEPARATORS, SEPARATORS, split_list
 from jarvis_agent.core.types import Candidate, Resource
-from jarvis_agent.media.audio import read_audio, read_voices
+from jarvis_agent.media.recordings import read_audio, read_voices
 from jarvis_agent.media.tables import Table, read_table
 
 if TYPE_CHECKING:

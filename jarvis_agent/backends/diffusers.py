@@ -31,7 +31,7 @@ from jarvis_agent.core.notes import Note
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
-from jarvis_agent.media.video import probe_video, spread_frames
+from jarvis_agent.media.recordings import probe_video, spread_frames
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -21,7 +21,7 @@ from jarvis_agent.core.encodings import certain_encoding, decode_text
 from jarvis_agent.core.errors import BadInputError, InputError, MissingExtraError
 from jarvis_agent.core.images import identified, is_heic
 from jarvis_agent.core.tasks.spec import Modality
-from jarvis_agent.media.video import open_container
+from jarvis_agent.media.recordings import open_container
 
 logger = logging.getLogger(__name__)
 

@@ -17,9 +17,8 @@ from jarvis_agent.core.errors import BadInputError, InputError, MissingExtraErro
 from jarvis_agent.core.images import identified
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource
-from jarvis_agent.media.audio import probe_audio
+from jarvis_agent.media.recordings import measure_packets, opened, probe_audio
 from jarvis_agent.media.tables import table_shape
-from jarvis_agent.media.video import measure_packets, opened
 
 Measure = Literal["characters", "texts", "images", "pixels", "seconds", "rows"]
 

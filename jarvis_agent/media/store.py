@@ -29,8 +29,8 @@ from jarvis_agent.media.access import QUOTES, AccessPolicy, describe_file, name_
 from jarvis_agent.media.detect import PDF, kind_by_name
 from jarvis_agent.media.documents import MAX_CHARS, extract_pages, load_text, render_pages
 from jarvis_agent.media.download import fetch
+from jarvis_agent.media.recordings import write_sound
 from jarvis_agent.media.run_directory import RunDirectory
-from jarvis_agent.media.video import write_sound
 
 logger = logging.getLogger(__name__)
 

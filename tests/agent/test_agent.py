@@ -16,7 +16,7 @@ from threads import running_threads
 
 from jarvis_agent import JarvisAgent, Plan, Run, Settings, Task
 from jarvis_agent.core.errors import BadInputError, ConfigError, ExpertError, InputError
-from jarvis_agent.media.audio import write_audio
+from jarvis_agent.media.recordings import write_audio
 from jarvis_agent.selection import model_registry as experts
 from jarvis_agent.testing import ScriptedLLM, first_candidate
 

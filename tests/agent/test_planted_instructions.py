@@ -12,7 +12,7 @@ from PIL import Image
 from small_agents import BOXES, Row, plan
 
 from jarvis_agent import JarvisAgent, Settings
-from jarvis_agent.media.audio import write_audio
+from jarvis_agent.media.recordings import write_audio
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
 EVIL_URL = "http://evil.example/x.png"

@@ -14,8 +14,8 @@ from jarvis_agent.backends.outputs.adapters import adapt
 from jarvis_agent.core.errors import BadInputError
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource
-from jarvis_agent.media.audio import decode_audio, write_audio
 from jarvis_agent.media.detect import detect_media_type
+from jarvis_agent.media.recordings import decode_audio, write_audio
 
 av = pytest.importorskip("av")
 np = pytest.importorskip("numpy")

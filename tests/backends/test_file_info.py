@@ -16,8 +16,8 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.text import count_words
 from jarvis_agent.core.types import Resource, Task
 from jarvis_agent.media import tables
-from jarvis_agent.media.audio import write_audio
 from jarvis_agent.media.detect import detect_media_type
+from jarvis_agent.media.recordings import write_audio
 from jarvis_agent.media.store import ResourceStore
 
 

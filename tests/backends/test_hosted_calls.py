@@ -14,7 +14,7 @@ from jarvis_agent.backends.outputs.adapters import adapt
 from jarvis_agent.core.errors import TransientError, UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Resource
-from jarvis_agent.media.video import write_video
+from jarvis_agent.media.recordings import write_video
 from jarvis_agent.testing import HubDouble
 
 B64_MASK = base64.b64encode(png(mode="L")).decode()

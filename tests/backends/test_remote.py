@@ -79,7 +79,7 @@ def raw_call(task: str, folder: Path) -> Call:
     if task == "visual-document-retrieval":
         given["image"] = [given["image"], Resource(kind="image", path=page, mime="image/png")]
     if task == "audio-to-audio":
-        from jarvis_agent.media.audio import write_audio
+        from jarvis_agent.media.recordings import write_audio
 
         write_audio(folder / "in.wav", WAVE, 8_000)
         given["audio"] = Resource(kind="audio", path=folder / "in.wav", mime="audio/wav")

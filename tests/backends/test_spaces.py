@@ -22,7 +22,7 @@ from jarvis_agent.core.errors import LLMError, TransientError, UnsupportedError
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate, Resource
 from jarvis_agent.llm.client import LLMClient
-from jarvis_agent.media.audio import write_audio
+from jarvis_agent.media.recordings import write_audio
 from jarvis_agent.testing import HubDouble, ScriptedLLM
 
 needs("gradio_client")

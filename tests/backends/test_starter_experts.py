@@ -22,7 +22,7 @@ from jarvis_agent.core.errors import BadInputError, ExpertError, UnsupportedErro
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate, Resource
-from jarvis_agent.media.audio import read_audio, write_audio
+from jarvis_agent.media.recordings import read_audio, write_audio
 from jarvis_agent.selection.sources.starter import StarterSource
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

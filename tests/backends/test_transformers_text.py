@@ -180,7 +180,7 @@ def test_a_batch_gives_what_the_calls_give_one_by_one(bench: Bench) -> None:
 
 
 def test_a_long_recording_is_transcribed_to_its_end(bench: Bench, tmp_path: Path) -> None:
-    from jarvis_agent.media.audio import write_audio
+    from jarvis_agent.media.recordings import write_audio
 
     write_audio(tmp_path / "long.wav", np.sin(np.arange(35 * 8_000) / 9), 8_000)
     for model, is_timed in (("whisper", True), ("wav2vec2_ctc", False)):

@@ -12,7 +12,7 @@ from jarvis_agent.backends.transformers.vision import DETECTOR, load_detector, p
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Candidate
-from jarvis_agent.media.video import write_video
+from jarvis_agent.media.recordings import write_video
 
 np = pytest.importorskip("numpy")
 torch = needs("torch")

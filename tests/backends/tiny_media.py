@@ -12,7 +12,7 @@ def make_media(folder: Path) -> dict[str, Path]:
     import numpy as np
     from PIL import Image, ImageDraw, ImageFont
 
-    from jarvis_agent.media.audio import write_audio
+    from jarvis_agent.media.recordings import write_audio
 
     photo = Image.fromarray(np.random.default_rng(0).integers(0, 255, (48, 64, 3), np.uint8))
     photo.save(folder / "photo.png")

@@ -22,7 +22,7 @@ from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.backends.base import Call
 from jarvis_agent.core.errors import BadInputError, ExpertError, MissingExtraError
 from jarvis_agent.interfaces.server import openai_tasks
-from jarvis_agent.media.audio import probe_audio
+from jarvis_agent.media.recordings import probe_audio
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
 SPOKEN = {

@@ -18,10 +18,9 @@ from jarvis_agent.core.errors import BadInputError, InputError, UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource
-from jarvis_agent.media.audio import read_audio
+from jarvis_agent.media.recordings import probe_video, read_audio, spread_frames
 from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.media.tables import read_table
-from jarvis_agent.media.video import probe_video, spread_frames
 
 av, soundfile, trimesh = needs("av"), needs("soundfile"), needs("trimesh")
 

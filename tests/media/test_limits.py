@@ -28,8 +28,8 @@ from jarvis_agent.media.store import ResourceStore
 av = pytest.importorskip("av")
 soundfile = pytest.importorskip("soundfile")
 
-from jarvis_agent.media import audio, video  # noqa: E402
-from jarvis_agent.media.audio import decode_audio  # noqa: E402
+from jarvis_agent.media import recordings  # noqa: E402
+from jarvis_agent.media.recordings import decode_audio  # noqa: E402
 
 
 def check(path: Path, kind: Any, **limited: float) -> None:
@@ -106,7 +106,7 @@ def test_long_audio_is_refused_without_decoding(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(InputError, match=r"lasts 2:00:00, longer than 1:00:00;"):
         check(path, "audio")
     for seconds in (1e15, float("inf")):
-        monkeypatch.setattr(audio, "measure_packets", lambda _, given=seconds: (given, 0))
+        monkeypatch.setattr(recordings, "measure_packets", lambda _, given=seconds: (given, 0))
         with pytest.raises(InputError, match="longer than 1:00:00"):
             check(path, "audio")
 
@@ -123,14 +123,14 @@ def test_the_length_of_a_recording_is_that_of_its_packets(
     assert decode_audio(path)[0].shape == (1000, 1)
     with pytest.raises(InputError, match="longer than"):
         check(path, "audio", max_seconds=0.1)
-    monkeypatch.setattr(audio, "MAX_SAMPLES", 900)
+    monkeypatch.setattr(recordings, "MAX_SAMPLES", 900)
     with pytest.raises(BadInputError, match=r"huge\.flac claims .* samples"):
         decode_audio(path)
 
 
 def test_a_video_is_measured_by_its_packets(tmp_path: Path) -> None:
     path = tmp_path / "a.mp4"
-    video.write_video(path, [Image.new("RGB", (32, 24))] * 16, 8.0)
+    recordings.write_video(path, [Image.new("RGB", (32, 24))] * 16, 8.0)
     check(path, "video", max_seconds=2.1)
     content = path.read_bytes()
     place = content.index(b"mvhd") + 4 + 16  # the duration in the header
@@ -152,16 +152,17 @@ def test_the_duration_of_packets_without_time_stamps_is_counted(tmp_path: Path) 
 def test_frames_of_a_video_have_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bomb = _film(tmp_path / "bomb.avi", [_jpg(64, 64)] * 12 + [_jpg(6000, 6000)] + [_jpg(64, 64)])
     check(bomb, "video", max_pixels=10_000)
-    assert {image.size for _, image in video.spread_frames(bomb, 14)} == {(64, 64)}, "others are left out"
-    video.to_mp4(bomb, tmp_path / "new.mp4")
-    assert video.probe_video(tmp_path / "new.mp4").frames == 13
+    frames = recordings.spread_frames(bomb, 14)
+    assert {image.size for _, image in frames} == {(64, 64)}, "others are left out"
+    recordings.to_mp4(bomb, tmp_path / "new.mp4")
+    assert recordings.probe_video(tmp_path / "new.mp4").frames == 13
     call = _film(tmp_path / "call.avi", [_jpg(64, 64), _jpg(1280, 720)])  # recorded calls grow
-    assert [image.size for _, image in video.spread_frames(call, 2)] == [(64, 64), (1280, 720)]
+    assert [image.size for _, image in recordings.spread_frames(call, 2)] == [(64, 64), (1280, 720)]
     many = _film(tmp_path / "a.avi", [_jpg(64, 64)] * 10)
-    monkeypatch.setattr(video, "MAX_FRAME_PIXELS", 6 * 64 * 64)
-    assert len(video.spread_frames(many, 6)) == 6
+    monkeypatch.setattr(recordings, "MAX_FRAME_PIXELS", 6 * 64 * 64)
+    assert len(recordings.spread_frames(many, 6)) == 6
     with pytest.raises(BadInputError, match=r"7 frames of a\.avi have more than 24,576 pixels together"):
-        video.spread_frames(many, 7)
+        recordings.spread_frames(many, 7)
 
 
 async def test_an_attachment_is_measured_before_it_is_decoded(

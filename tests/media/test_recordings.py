@@ -12,13 +12,13 @@ from result_bench import a_film
 
 from jarvis_agent.core.errors import BadInputError, InputError
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.media.audio import _voices, decode_audio, probe_audio, read_audio, read_voices
 from jarvis_agent.media.detect import detect_media_type
+from jarvis_agent.media.recordings import _voices, decode_audio, probe_audio, read_audio, read_voices
 from jarvis_agent.media.store import ResourceStore
 
 av, soundfile = pytest.importorskip("av"), pytest.importorskip("soundfile")
 
-from jarvis_agent.media.video import probe_video, spread_frames, to_mp4  # noqa: E402
+from jarvis_agent.media.recordings import probe_video, spread_frames, to_mp4  # noqa: E402
 
 TONE = (0.3 * np.sin(np.arange(RATE) * 0.2)).astype(np.float32)
 OTHER = np.random.default_rng(0).normal(0, 0.1, RATE).astype(np.float32)

@@ -14,7 +14,7 @@ from small_agents import EXPERTS, call_of, hub_tools
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.hub.snapshot import Download
 from jarvis_agent.backends.jobs import listed
-from jarvis_agent.media.audio import write_audio
+from jarvis_agent.media.recordings import write_audio
 from jarvis_agent.testing import ScriptedLLM
 from jarvis_agent.tools import hf_task_tool
 from jarvis_agent.tools.hf_task_tool import EVENT

@@ -26,12 +26,18 @@ from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.text import count_words
 from jarvis_agent.core.types import Candidate, Resource
 from jarvis_agent.media import limits
-from jarvis_agent.media.audio import probe_audio
 from jarvis_agent.media.detect import MARKDOWN, OLE, PDF, SUFFIXES, detect_media_type
 from jarvis_agent.media.documents import count_pages, load_text
 from jarvis_agent.media.limits import image_size
+from jarvis_agent.media.recordings import (
+    SOUND_CODECS,
+    probe_audio,
+    probe_video,
+    spread_frames,
+    to_mp4,
+    write_sound,
+)
 from jarvis_agent.media.tables import table_shape
-from jarvis_agent.media.video import SOUND_CODECS, probe_video, spread_frames, to_mp4, write_sound
 
 if TYPE_CHECKING:
     from PIL.Image import Image

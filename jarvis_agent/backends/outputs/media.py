@@ -41,10 +41,17 @@ from jarvis_agent.core.redaction import redact
 from jarvis_agent.core.tasks.spec import MEDIA, ArgKind
 from jarvis_agent.core.text import clean, replace_surrogates
 from jarvis_agent.core.types import Resource
-from jarvis_agent.media.audio import decode_audio, write_audio
 from jarvis_agent.media.detect import detect_media_type
 from jarvis_agent.media.limits import MAX_SHOWN_S
-from jarvis_agent.media.video import is_mp4, opened, probe_video, to_mp4, write_video
+from jarvis_agent.media.recordings import (
+    decode_audio,
+    is_mp4,
+    opened,
+    probe_video,
+    to_mp4,
+    write_audio,
+    write_video,
+)
 
 if TYPE_CHECKING:
     import numpy as np

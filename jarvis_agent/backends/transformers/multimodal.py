@@ -30,7 +30,7 @@ from jarvis_agent.core.images import to_opaque
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate
-from jarvis_agent.media.video import spread_frames
+from jarvis_agent.media.recordings import spread_frames
 
 REPLY_TOKENS = 512
 CAPTION_TOKENS = 60

@@ -20,7 +20,7 @@ from jarvis_agent.backends.transformers.text import top_labels
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Candidate
-from jarvis_agent.media.video import spread_frames
+from jarvis_agent.media.recordings import spread_frames
 
 if TYPE_CHECKING:
     from PIL.Image import Image

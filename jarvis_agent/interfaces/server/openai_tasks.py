@@ -43,10 +43,9 @@ from jarvis_agent.interfaces.common.uploads_and_outputs import FileUrls
 from jarvis_agent.interfaces.server.openai_api import MODEL, OpenAIRoute, openai_error_of, start_stream
 from jarvis_agent.interfaces.server.workspaces import Own, Workspace
 from jarvis_agent.media.access import describe_file
-from jarvis_agent.media.audio import probe_audio, read_audio, to_pcm
+from jarvis_agent.media.recordings import probe_audio, read_audio, to_pcm, write_sound
 from jarvis_agent.media.run_directory import RunDirectory
 from jarvis_agent.media.store import ResourceStore
-from jarvis_agent.media.video import write_sound
 
 AUTO = "auto"
 
