@@ -24,8 +24,7 @@ from jarvis_agent.backends.devices import choose_device, pick_dtype, seeded, wei
 from jarvis_agent.backends.hub.model_card import read_json
 from jarvis_agent.backends.hub.snapshot import DIFFUSERS, marker_folder, model_folder
 from jarvis_agent.backends.jobs import is_cancelled
-from jarvis_agent.backends.local import FileBackend, LoadedExpert
-from jarvis_agent.backends.transformers.loading import LOADING, silence_library
+from jarvis_agent.backends.local import LOADING, FileBackend, LoadedExpert
 from jarvis_agent.core.errors import ExpertError, UnsupportedError
 from jarvis_agent.core.notes import Note
 from jarvis_agent.core.settings import Settings
@@ -434,10 +433,6 @@ class DiffusersBackend(FileBackend):
         return (self.name, first, candidate.id, candidate.revision or "")
 
     def load_files(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
-        from diffusers.utils import logging
-
-        silence_library(logging)
-        silence_library()
         name = class_name(marker_folder(candidate, settings, DIFFUSERS))
         pipeline = choose_pipeline(PIPELINES[spec.name], name)
         if pipeline is None:

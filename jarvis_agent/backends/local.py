@@ -27,6 +27,9 @@ from jarvis_agent.media.limits import check_task_limits
 _IMPORTING = fork_safe(threading.Lock())
 """Held for imports: transformers replaces its module, and a second thread would import from the old one."""
 
+LOADING = fork_safe(threading.Lock())
+"""Held while a model is built: transformers and diffusers change torch's default dtype and initialisers."""
+
 CALL_OPTIONS = {"options", "providers"}
 """Metadata of a candidate that changes its calls, and not the model that is loaded."""
 
@@ -160,6 +163,8 @@ class FileBackend(LocalBackend):
             with _IMPORTING:
                 for module in self.needs:
                     import_module(module)
+                    if module in ("transformers", "diffusers"):
+                        _silence(import_module(f"{module}.utils.logging"))
             return self.load_files(spec, candidate, settings)
         except JarvisError:
             raise
@@ -173,3 +178,10 @@ class FileBackend(LocalBackend):
             if isinstance(error, ImportError):
                 what = "needs a package that is not installed"
             raise UnsupportedError(f"{candidate.id} {what}", detail=brief_text(reason)) from error
+
+
+def _silence(log: Any) -> None:
+    """Disable a library's progress bars, and its warnings unless the user set a level of its log."""
+    log.disable_progress_bar()
+    if log.get_verbosity() == log.WARNING:
+        log.set_verbosity_error()

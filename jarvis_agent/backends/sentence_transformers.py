@@ -15,8 +15,7 @@ from jarvis_agent.backends.base import Call, Expert, scores_output, sentences_of
 from jarvis_agent.backends.devices import choose_device, pick_dtype
 from jarvis_agent.backends.hub.model_card import read_json, strings
 from jarvis_agent.backends.hub.snapshot import SENTENCE_TRANSFORMERS, model_folder
-from jarvis_agent.backends.local import FileBackend, LoadedExpert
-from jarvis_agent.backends.transformers.loading import LOADING, silence_library
+from jarvis_agent.backends.local import LOADING, FileBackend, LoadedExpert
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
@@ -71,7 +70,6 @@ class SentenceTransformersBackend(FileBackend):
     def load_files(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
         import sentence_transformers
 
-        silence_library()
         folder = model_folder(candidate, settings, SENTENCE_TRANSFORMERS)
         kind = _model_type(folder)
         if kind not in (_EMBEDDER, _CROSS_ENCODER):

@@ -20,8 +20,7 @@ from jarvis_agent.backends.devices import choose_device, pick_dtype, seeded
 from jarvis_agent.backends.hub.model_card import read_json, strings
 from jarvis_agent.backends.hub.snapshot import SKOPS, model_folder
 from jarvis_agent.backends.jobs import until_cancelled
-from jarvis_agent.backends.local import FileBackend, LoadedExpert
-from jarvis_agent.backends.transformers.loading import LOADING, silence_library
+from jarvis_agent.backends.local import LOADING, FileBackend, LoadedExpert
 from jarvis_agent.core.errors import BadInputError, UnsupportedError
 from jarvis_agent.core.notes import Note
 from jarvis_agent.core.settings import Settings
@@ -195,7 +194,6 @@ class ChronosBackend(FileBackend):
     def load_files(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
         from chronos import BaseChronosPipeline
 
-        silence_library()
         folder, device = model_folder(candidate, settings), choose_device(settings)
         with LOADING:
             pipeline = BaseChronosPipeline.from_pretrained(

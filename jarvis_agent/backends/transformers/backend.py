@@ -19,7 +19,6 @@ from jarvis_agent.backends.transformers.loading import (
     choose_pipeline,
     dry_run,
     load_model,
-    silence_library,
 )
 from jarvis_agent.backends.transformers.loading import PipelineSpec as Spec
 from jarvis_agent.backends.transformers.vision import CONTROL_MAPS
@@ -153,7 +152,6 @@ class TransformersBackend(FileBackend):
     def load_files(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
         from transformers import AutoConfig
 
-        silence_library()
         remote = settings.trust_remote_code
         folder = (model_folder if remote else marker_folder)(candidate, settings)
         config = AutoConfig.from_pretrained(str(folder), trust_remote_code=remote)

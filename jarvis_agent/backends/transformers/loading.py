@@ -4,7 +4,6 @@ Missing weights are an error here; transformers itself initialises them at rando
 so models with a video part (Qwen-VL, InternVL, SmolVLM) are loaded without it, and without torchvision.
 """
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -13,13 +12,10 @@ from typing import Any
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.devices import choose_device, pick_dtype, weight_bytes
+from jarvis_agent.backends.local import LOADING
 from jarvis_agent.core.errors import UnsupportedError
-from jarvis_agent.core.forks import fork_safe
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Candidate
-
-LOADING = fork_safe(threading.Lock())
-"""Held while a model is built: transformers and diffusers change torch's default dtype and initialisers."""
 
 _VIDEO_PART = "video_processor"
 _PARTS = {
@@ -140,16 +136,6 @@ def choose_pipeline(pipelines: Sequence[PipelineSpec], config: Any) -> PipelineS
         if names:
             fitting.append(pipeline)
     return fitting[0] if fitting else None
-
-
-def silence_library(log: Any = None) -> None:
-    """Disable progress bars, and warnings unless the user set a log level in `log` (transformers')."""
-    from transformers.utils import logging
-
-    log = log or logging
-    log.disable_progress_bar()
-    if log.get_verbosity() == log.WARNING:
-        log.set_verbosity_error()
 
 
 def dry_run(pipeline: PipelineSpec, config: Any) -> None:
