@@ -35,7 +35,6 @@ from typing_extensions import TypedDict
 
 from jarvis_agent.backends.jobs import Activity, activities
 from jarvis_agent.core.concurrency import (
-    StageTimeoutError,
     cancel_and_wait,
     run_in_daemon_thread,
     run_with_timeout,
@@ -43,7 +42,7 @@ from jarvis_agent.core.concurrency import (
 from jarvis_agent.core.content import message_text
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import JarvisError
-from jarvis_agent.core.notes import as_public
+from jarvis_agent.core.notes import as_public, limit_of
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.sync import run_sync
 from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec
@@ -150,12 +149,10 @@ class HFTaskTool(BaseTool):
 
         Raises ToolException: it failed; the message goes to the caller's model.
         """
-        seconds = self.registry.settings.task_timeout
+        seconds, limit = self.registry.settings.task_timeout, limit_of("JARVIS_TASK_TIMEOUT")
         is_local = (self.settings or self.registry.settings).allow_request_paths
         try:
-            result = await run_with_timeout(seconds, self._result(runtime, args, config), self.name)
-        except StageTimeoutError as error:
-            raise ToolException(f"{self.name} did not finish within {seconds:g} s") from error
+            result = await run_with_timeout(seconds, self._result(runtime, args, config), self.name, limit)
         except JarvisError as error:
             raise ToolException(error.note if is_local else error.note.public) from error
         result = result if is_local else as_public(result)

@@ -9,12 +9,13 @@ execution starts after it.
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import KW_ONLY, dataclass, field, replace
+from math import inf
 from pathlib import Path
 from time import perf_counter
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import merge_configs
@@ -32,7 +33,6 @@ from jarvis_agent.agent.approval import (
 )
 from jarvis_agent.agent.stages import PipelineStages
 from jarvis_agent.core.concurrency import (
-    StageTimeoutError,
     cancellation,
     gather_limited,
     run_in_daemon_thread,
@@ -40,7 +40,6 @@ from jarvis_agent.core.concurrency import (
 )
 from jarvis_agent.core.context import ChatTurn, RunContext
 from jarvis_agent.core.errors import (
-    DeadlineError,
     InputError,
     JarvisError,
     PlanError,
@@ -61,6 +60,8 @@ from jarvis_agent.planning.plan import Plan
 from jarvis_agent.response.chain import report_after_failure
 from jarvis_agent.selection.store import open_store
 
+T = TypeVar("T")
+
 logger = logging.getLogger(__name__)
 
 MAX_ROUNDS = 3
@@ -73,6 +74,7 @@ _PLANNED_TASKS = TypeAdapter(list[PlannedTask])
 _APPROVED = TypeAdapter(Approved)
 _REPLY: TypeAdapter[str | Plan] = TypeAdapter(str | Plan)
 _STRUCTURED = TypeAdapter(tuple[Any, list[str]])
+_READING = "reading the request's files"
 
 
 @dataclass(eq=False)
@@ -137,7 +139,7 @@ class RunPipeline:
         """The plan only; nothing is run. Raises as `events`."""
         await self._start(request)
         try:
-            context = await self._open(request, makes_files=False)
+            context = await self._in_time(self._open(request, makes_files=False), _READING)
             return (await self._run_planners(context))[0]
         finally:
             await self._close_store()
@@ -151,7 +153,7 @@ class RunPipeline:
         """
         await self._start(request)
         try:
-            context = await self._open(request)
+            context = await self._in_time(self._open(request), _READING)
             async with Executor(
                 self._runners, self._store, context, self._settings, self._emit, self._clock, self.steps
             ) as executor:
@@ -200,18 +202,7 @@ class RunPipeline:
         self._deadline += elapsed
 
     async def _open(self, request: Request, *, makes_files: bool = True) -> RunContext:
-        """Find the runners and open the files, within the time of the run. Raises DeadlineError."""
-        left = self._deadline - self._clock()
-        try:
-            return await run_with_timeout(left, self._open_files(request, makes_files), "preparing the run")
-        except StageTimeoutError as error:
-            raise DeadlineError(
-                "the request's files could not be read within {time:g} s; try again with fewer files",
-                time=self._settings.budget.run_seconds,
-                advice=limit_of("JARVIS_BUDGET"),
-            ) from error
-
-    async def _open_files(self, request: Request, makes_files: bool) -> RunContext:
+        """Find the runners and open the files."""
         if makes_files:
             await asyncio.to_thread(self._store.directory.prepare)
         self._runners = await self.stages.runners()
@@ -342,7 +333,7 @@ class RunPipeline:
         start: Callable[[Plan], None] | None = None,
     ) -> tuple[Plan, bool]:
         """What a planner wrote, and whether it came to its end; a note says why not. `start` gets parts."""
-        plan, (seconds, limit) = Plan(), self._limit(5)
+        plan = Plan()
 
         def read(chunk: Any) -> None:
             nonlocal plan
@@ -356,9 +347,7 @@ class RunPipeline:
                 start(chunk)
 
         try:
-            await self._stream(planner, inputs, read, seconds, "the planner")
-        except StageTimeoutError:
-            note = Note("planning did not finish in its time", advice=limit)
+            await self._stream(planner, inputs, read, "the planner", 5)
         except Exception as error:
             note = Note("planning failed: {reason}", reason=describe_error(error))
             if not isinstance(error, JarvisError):
@@ -420,16 +409,12 @@ class RunPipeline:
             options = {"restricted": context.restricted, "language": self.language, "tools": tools}
             options["available"] = context.specs
             inputs = _inputs(context, plan=plan, results=results, **options)
-            seconds, limit = self._limit(2)
             try:
-                await self._stream(self.stages.responder, inputs, show, seconds, "the responder")
+                await self._stream(self.stages.responder, inputs, show, "the responder", 2)
             except Exception as error:
-                is_late = isinstance(error, StageTimeoutError)
-                no_time = Note("there was no time left", advice=limit)
-                why = no_time if is_late else describe_error(error)
-                if not is_late and not isinstance(error, JarvisError):
+                if not isinstance(error, JarvisError):
                     log_error(logger, "the answer could not be written", error)
-                for piece in report_after_failure(inputs, bool(pieces), why):
+                for piece in report_after_failure(inputs, bool(pieces), describe_error(error)):
                     show(piece)
             if further and not pieces:
                 return sum(further, Plan())
@@ -456,7 +441,7 @@ class RunPipeline:
             inputs = _inputs(context, plan=plan, results=results, answer=answer)
             try:
                 call = structure.ainvoke(inputs, self._config)
-                return await run_with_timeout(self._limit(2)[0], call, "the structured answer"), []
+                return await self._in_time(call, "the structured answer", 2), []
             except Exception as error:
                 if not isinstance(error, JarvisError):
                     log_error(logger, "the structured answer failed", error)
@@ -465,14 +450,9 @@ class RunPipeline:
         return await self.steps.run_once("structure", write, _STRUCTURED)
 
     async def _stream(
-        self,
-        stage: Runnable[Any, Any],
-        inputs: Any,
-        read: Callable[[Any], None],
-        seconds: float,
-        name: str,
+        self, stage: Runnable[Any, Any], inputs: Any, read: Callable[[Any], None], name: str, factor: float
     ) -> None:
-        """Pass the chunks of a stage to `read` for at most `seconds`."""
+        """Pass the chunks of a stage to `read` in its time."""
         is_over = False
 
         async def stream() -> None:
@@ -485,7 +465,7 @@ class RunPipeline:
                     await asyncio.sleep(0)  # others run, also if the stage never waits
 
         try:
-            await run_with_timeout(seconds, stream(), name)
+            await self._in_time(stream(), name, factor)
         finally:
             is_over = True
 
@@ -496,12 +476,13 @@ class RunPipeline:
     def _clock(self) -> float:
         return perf_counter() - self._began
 
-    def _limit(self, factor: int) -> tuple[float, Note]:
-        """The time limit of a stage, and what sets it: its own, or the run's if less is left of that."""
+    async def _in_time(self, work: Coroutine[Any, Any, T], name: str, factor: float = inf) -> T:
+        """Await a stage for `factor` times the limit of a call, or for what is left of the run's."""
         timeout, seconds = self._settings.llm_timeout, self._settings.budget.run_seconds
         own = factor * timeout, limit_of(f"JARVIS_LLM_TIMEOUT={timeout:g}")
         left = self._deadline - self._clock(), limit_of(f"JARVIS_BUDGET=seconds={seconds:g}")
-        return min(own, left)
+        limit, advice = min(own, left)
+        return await run_with_timeout(limit, work, name, advice)
 
     async def _close_store(self) -> None:
         try:

@@ -13,6 +13,7 @@ from collections.abc import (
     Callable,
     Collection,
     Coroutine,
+    Iterable,
     Sequence,
 )
 from concurrent.futures import CancelledError, Future
@@ -25,7 +26,7 @@ from typing import Any, TypeVar
 from anyio import CapacityLimiter, to_thread
 from anyio.lowlevel import RunVar
 
-from jarvis_agent.core.errors import ExpertError, describe_error, log_error
+from jarvis_agent.core.errors import DeadlineError, ExpertError, describe_error, log_error
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -40,20 +41,18 @@ cancellation = SimpleNamespace(GRACE_S=5.0)
 """`GRACE_S`: seconds that a cancelled coroutine may take to finish."""
 
 
-class StageTimeoutError(TimeoutError):
-    """`run_with_timeout` reached its limit; a TimeoutError of the work itself is a plain TimeoutError."""
-
-
-async def run_with_timeout(seconds: float, work: Coroutine[Any, Any, T], name: str) -> T:
+async def run_with_timeout(
+    seconds: float, work: Coroutine[Any, Any, T], name: str, advice: str | Iterable[str] = ()
+) -> T:
     """Await a coroutine for at most `seconds`; it is cancelled on timeout and when the caller is cancelled.
 
-    `name` is used in messages. Raises StageTimeoutError: the limit was reached; ExpertError: the work was
-    cancelled from within, or raised a BaseException; SystemExit or KeyboardInterrupt, which end the event
-    loop; or another error of the work.
+    `name` is used in messages, `advice` in that of a timeout. Raises DeadlineError: the limit was reached;
+    ExpertError: the work was cancelled from within, or raised a BaseException; SystemExit or
+    KeyboardInterrupt, which end the event loop; or another error of the work.
     """
     if seconds <= 0:
         work.close()
-        raise StageTimeoutError
+        raise DeadlineError("there was no time left for {task}", task=name, advice=advice)
     running = asyncio.create_task(work, name=name)
     in_time: set[asyncio.Task[T]] = set()
     try:
@@ -61,7 +60,8 @@ async def run_with_timeout(seconds: float, work: Coroutine[Any, Any, T], name: s
     finally:
         await cancel_and_wait([running])
     if not in_time and (not running.done() or running.cancelled()):
-        raise StageTimeoutError
+        time = float(f"{seconds:.2g}")
+        raise DeadlineError("{task} did not finish within {time:g} s", task=name, time=time, advice=advice)
     if running.cancelled():
         raise ExpertError(f"{name} was cancelled from within")
     error = running.exception()

@@ -17,7 +17,7 @@ from itertools import count
 from time import perf_counter
 from typing import Any, Protocol, Self
 
-from jarvis_agent.core.concurrency import MAX_PARALLEL, StageTimeoutError, cancel_and_wait, run_with_timeout
+from jarvis_agent.core.concurrency import MAX_PARALLEL, cancel_and_wait, run_with_timeout
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import (
     DeadlineError,
@@ -331,13 +331,8 @@ class Executor:
         return ""
 
     async def _limited(self, work: Coroutine[Any, Any, Any], name: str) -> Any:
-        """Await `work` for at most `task_timeout`."""
-        seconds = self._settings.task_timeout
-        try:
-            return await run_with_timeout(seconds, work, name)
-        except StageTimeoutError as error:
-            what, limit = "{task} did not finish within {time:g} s", limit_of("JARVIS_TASK_TIMEOUT")
-            raise DeadlineError(what, task=name, time=seconds, advice=limit) from error
+        limit = limit_of("JARVIS_TASK_TIMEOUT")
+        return await run_with_timeout(self._settings.task_timeout, work, name, limit)
 
     def _runner(self, task: Task) -> TaskRunner:
         runner = self._runners.get(task.task)

@@ -32,13 +32,14 @@ from tenacity.wait import wait_random_exponential
 from jarvis_agent.backends import circuit_breaker
 from jarvis_agent.backends.base import Backend, Call
 from jarvis_agent.backends.outputs.adapters import adapt
-from jarvis_agent.core.concurrency import StageTimeoutError, run_with_timeout
+from jarvis_agent.core.concurrency import run_with_timeout
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import (
     AllCandidatesFailedError,
     AttemptTimeoutError,
     BudgetError,
     ConfigError,
+    DeadlineError,
     ExpertError,
     FallbackOn,
     JarvisError,
@@ -298,11 +299,10 @@ class FallbackChain:
         """The candidate's adapted result. Every failure is raised as a JarvisError."""
         model = call.candidate.id
         try:
-            return await run_with_timeout(seconds, self._run_backend(call), model)
-        except StageTimeoutError as timeout:
-            what, time = "{task} did not finish within {time:g} s", float(f"{seconds:.3g}")
             limit = limit_of("JARVIS_TASK_TIMEOUT")
-            raise AttemptTimeoutError(what, task=model, time=time, advice=limit) from timeout
+            return await run_with_timeout(seconds, self._run_backend(call), model, limit)
+        except DeadlineError as timeout:
+            raise AttemptTimeoutError(timeout.note) from timeout
         except TimeoutError as failure:
             raise TransientError(describe_error(failure)) from failure
         except JarvisError:

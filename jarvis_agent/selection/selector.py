@@ -192,7 +192,8 @@ class ModelSelector:
         choosing = self._ask_chain(self._chain, query, shortlist, context)
         left = ends - asyncio.get_running_loop().time()
         try:
-            choice = await run_with_timeout(left, choosing, "the choice of a model")
+            limit = limit_of("JARVIS_LLM_TIMEOUT")
+            choice = await run_with_timeout(left, choosing, "the choice of a model", limit)
         except Exception as error:
             why = _explain_failure(error)
             reason = Note("{choice}; {failure}", choice=by_rank, failure=why)
@@ -296,8 +297,6 @@ def _explain_failure(error: Exception) -> str:
     """Return why the chain made no choice."""
     if isinstance(error, OutputParserException):
         return str(error)
-    if isinstance(error, TimeoutError):
-        return Note("the selector did not choose in time", advice=limit_of("JARVIS_LLM_TIMEOUT"))
     if not isinstance(error, JarvisError):
         log_error(logger, "the choice of a model failed", error)
     return Note("the selector could not choose: {reason}", reason=describe_error(error))

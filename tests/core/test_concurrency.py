@@ -9,7 +9,6 @@ from contextvars import ContextVar
 import pytest
 
 from jarvis_agent.core.concurrency import (
-    StageTimeoutError,
     cancellation,
     check_cancelled,
     gather_limited,
@@ -18,7 +17,7 @@ from jarvis_agent.core.concurrency import (
     run_in_daemon_thread,
     run_with_timeout,
 )
-from jarvis_agent.core.errors import ExpertError
+from jarvis_agent.core.errors import DeadlineError, ExpertError
 
 caller: ContextVar[str] = ContextVar("caller", default="none")
 
@@ -46,7 +45,7 @@ async def test_results_and_errors_are_passed_on() -> None:
     assert await run_with_timeout(20, seven(), "seven") == 7
     with pytest.raises(TimeoutError, match="its own") as caught:
         await run_with_timeout(20, fail(), "fail")
-    assert not isinstance(caught.value, StageTimeoutError)
+    assert not isinstance(caught.value, DeadlineError)
 
 
 async def test_work_is_cancelled_on_timeout_and_with_its_caller() -> None:
@@ -57,7 +56,7 @@ async def test_work_is_cancelled_on_timeout_and_with_its_caller() -> None:
         await never()
 
     for seconds in (0, 0.01):
-        with pytest.raises(StageTimeoutError):
+        with pytest.raises(DeadlineError, match=r"no time left for late|late did not finish"):
             await run_with_timeout(seconds, start(seconds), "late")
     assert started == [0.01]
     assert asyncio.all_tasks() == before
@@ -74,7 +73,7 @@ async def test_work_that_ignores_cancellation_is_abandoned_and_logged(
 ) -> None:
     monkeypatch.setattr(cancellation, "GRACE_S", 0.01)
     end = asyncio.Event()
-    for seconds, error in ((0.01, StageTimeoutError), (60, asyncio.CancelledError)):
+    for seconds, error in ((0.01, DeadlineError), (60, asyncio.CancelledError)):
         caplog.clear()
         calling = asyncio.create_task(run_with_timeout(seconds, ignore_cancellation(end), "work"))
         await asyncio.sleep(0)

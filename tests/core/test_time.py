@@ -84,7 +84,7 @@ async def test_the_rank_decides_without_a_choice_in_time() -> None:
     # Models without downloads count as unknown, so that both have some.
     models = [fake_candidate("image-to-text", name, downloads=n) for n, name in enumerate(("b", "a"), 1)]
     cases: list[tuple[FakeSource, Any, str]] = [
-        (FakeSource(models), SLOW, "did not choose in time"),
+        (FakeSource(models), SLOW, "the choice of a model did not finish within"),
         (Mute(models), '{"id": "b"}', "JARVIS_LLM_TIMEOUT"),
     ]
     silent = Silent([], "silent")  # a source and the choice after it have half of the time each
@@ -126,7 +126,8 @@ async def test_planning_and_the_answer_have_time_limits_and_keep_what_is_complet
         run = await agent.ainvoke(REQUEST)
     assert [result.status for result in run.results] == ["ok"]
     assert run.plan.notes == [
-        "planning did not finish in its time. What helps: JARVIS_LLM_TIMEOUT=60 sets this limit"
+        "planning failed: the planner did not finish within 300 s. "
+        "What helps: JARVIS_LLM_TIMEOUT=60 sets this limit"
     ]
     assert run.answer.startswith("It is")
     assert "JARVIS_LLM_TIMEOUT=60" in run.answer
@@ -139,7 +140,7 @@ async def test_a_plan_alone_has_the_time_limits_of_a_run() -> None:
         agent, _, _ = small_agent(SLOW, settings=settings)
         async with agent:
             planned = await agent.aplan(REQUEST)
-        assert "did not finish in its time" in planned.notes[0]
+        assert "the planner did not finish within" in planned.notes[0]
         assert [task.task for task in planned.tasks] == tasks
 
 

@@ -223,7 +223,7 @@ async def test_the_time_of_a_task_is_shared_between_its_attempts(monkeypatch: py
     """The limits of the attempts, in seconds, with a task_timeout of 300."""
     seen: list[float] = []
 
-    async def record(seconds: float, work: Any, name: str) -> Any:
+    async def record(seconds: float, work: Any, *_: Any) -> Any:
         seen.append(round(seconds, 1))
         return await work
 

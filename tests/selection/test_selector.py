@@ -129,7 +129,7 @@ async def test_a_custom_selector_replaces_the_chain_and_the_ranking_follows_its_
         assert reason in failed.reason
         assert reason in failed.note, "the run says that the user's selector failed"
     late = await select(selector(THREE, chain=hang, llm_timeout=0.05))
-    assert (late.model, "did not choose in time" in late.reason) == ("org/c", True)
+    assert (late.model, "did not finish within" in late.reason) == ("org/c", True)
     with pytest.raises(ConfigError, match="give a LangChain Runnable or a function"):
         selector(THREE, chain=object())
 

@@ -29,10 +29,10 @@ from pydantic import BaseModel, Field, field_validator
 from sse_starlette import EventSourceResponse
 from starlette.exceptions import HTTPException
 
-from jarvis_agent.core.concurrency import StageTimeoutError, gather_limited, run_with_timeout
+from jarvis_agent.core.concurrency import gather_limited, run_with_timeout
 from jarvis_agent.core.context import RunContext
-from jarvis_agent.core.errors import BadInputError, ConfigError, DeadlineError, InputError, public_message
-from jarvis_agent.core.notes import as_public
+from jarvis_agent.core.errors import BadInputError, ConfigError, InputError, public_message
+from jarvis_agent.core.notes import as_public, limit_of
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource, Task, TaskResult
 from jarvis_agent.execution.fallback import HFTaskRunner
@@ -132,9 +132,7 @@ async def run_task(
         args = {} if name == "feature-extraction" else texts
         selection = await runner.select(Task(task=name, id=0, args=args), context)
         work = gather_limited(run, range(len(inputs)))
-        return await run_with_timeout(settings.budget.run_seconds, work, name)
-    except StageTimeoutError as error:
-        raise DeadlineError(f"{name} did not end within {settings.budget.run_seconds:g} s") from error
+        return await run_with_timeout(settings.budget.run_seconds, work, name, limit_of("JARVIS_BUDGET"))
     finally:
         await asyncio.to_thread(directory.close)
 

@@ -8,8 +8,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
-from jarvis_agent.core.concurrency import StageTimeoutError, run_with_timeout
-from jarvis_agent.core.errors import DeadlineError
+from jarvis_agent.core.concurrency import run_with_timeout
 from jarvis_agent.core.notes import limit_of
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import known_task
@@ -92,9 +91,5 @@ async def list_candidates(
 
 async def ask_source(source: ModelSource, work: Coroutine[Any, Any, T], settings: Settings) -> T:
     """Await the answer of a source for at most half of `settings.llm_timeout`, then raise DeadlineError."""
-    seconds = settings.llm_timeout / 2
-    try:
-        return await run_with_timeout(seconds, work, f"the source {source.name}")
-    except StageTimeoutError as error:
-        helps = limit_of("JARVIS_LLM_TIMEOUT")
-        raise DeadlineError(f"it did not answer within {seconds:g} s", advice=helps) from error
+    limit = limit_of("JARVIS_LLM_TIMEOUT")
+    return await run_with_timeout(settings.llm_timeout / 2, work, f"the source {source.name}", limit)
