@@ -99,11 +99,12 @@ def _reused_results() -> Iterator[None]:
     """
     import ssl
 
-    from jarvis_agent.backends.starter import embeddings
+    from jarvis_agent.backends.starter.embeddings import StarterEmbeddings
     from jarvis_agent.planning.inputs import name_of
     from jarvis_agent.planning.offline.network import PointerNetwork
 
     create, write = cache(ssl.create_default_context), PointerNetwork.write
+    encode, vectors = StarterEmbeddings.encode, dict[bytes, Any]()
     plans: WeakKeyDictionary[Any, dict[bytes, bytes]] = WeakKeyDictionary()
 
     def write_once(network: Any, request: Any, offered: Collection[str]) -> Any:
@@ -116,8 +117,14 @@ def _reused_results() -> Iterator[None]:
             kept[key] = pickle.dumps(write(network, request, offered))
         return pickle.loads(kept[key])
 
+    def encode_once(model: Any, texts: Any) -> Any:
+        key = sha256(repr(list(texts)).encode()).digest()
+        if key not in vectors:
+            vectors[key] = encode(model, texts)
+        return vectors[key].copy()
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(embeddings, "KEPT", 100_000)
+        patch.setattr(StarterEmbeddings, "encode", encode_once)
         patch.setattr(PointerNetwork, "write", write_once)
         patch.setattr(ssl, "create_default_context", create)
         yield

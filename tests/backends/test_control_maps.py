@@ -26,10 +26,14 @@ RAMP = np.tile(np.linspace(0, 1, 64, dtype=np.float32), (64, 1))
 """Nearer and nearer to the right."""
 
 
-def joints(places: dict[int, tuple[float, float]]) -> list[dict[str, float]]:
+def joints(places: dict[int, tuple[float, float]], first: str = "Nose") -> list[dict[str, Any]]:
     """COCO's 17 joints, of which those with a place are seen."""
     placed = [(n in places, *places.get(n, (0, 0))) for n in range(17)]
-    return [{"x": x, "y": y, "score": 0.9 if seen else 0.1} for seen, x, y in placed]
+    names = {0: first, 5: "L_Shoulder"}
+    return [
+        {"label": names.get(n, str(n)), "x": x, "y": y, "score": 0.9 if seen else 0.1}
+        for n, (seen, x, y) in enumerate(placed)
+    ]
 
 
 def test_depth_maps_are_brighter_where_it_is_nearer() -> None:
@@ -68,8 +72,9 @@ def test_poses_are_drawn_as_openpose_draws_them() -> None:
     assert drawn.getpixel((100, 300)) == (255, 255, 0)  # the right elbow
     assert drawn.getpixel((120, 200)) == drawn.getpixel((0, 0)) == BLACK
     assert pose_map([], (20, 10)).getbbox() is None
-    with pytest.raises(UnsupportedError, match="17 joints"):
-        pose_map([{"keypoints": joints({})[:5]}], (20, 20))
+    for others in (joints({})[:5], joints({}, first="Paw")):
+        with pytest.raises(UnsupportedError, match="17 joints"):
+            pose_map([{"keypoints": others}], (20, 20))
 
 
 def test_classes_have_the_colours_of_ade20k_or_one_of_their_own() -> None:
@@ -90,11 +95,12 @@ def test_classes_have_the_colours_of_ade20k_or_one_of_their_own() -> None:
 def test_small_regions_lie_over_large_ones() -> None:
     whole, spot = Image.new("L", (8, 6), 255), Image.new("L", (8, 6))
     spot.putpixel((2, 3), 255)
-    for regions in ([("wall", whole), ("person", spot)], [("person", spot), ("wall", whole)]):
-        drawn = segment_map(regions, (8, 6))
+    wall, person = {"label": "wall", "mask": whole}, {"label": "person", "mask": spot}
+    for segments in ([wall, person], [person, wall]):
+        drawn = segment_map(segments, (8, 6))
         assert drawn.getpixel((2, 3)) == class_colour("person")
         assert drawn.getpixel((3, 3)) == class_colour("wall")
-    assert segment_map([("person", spot)], (8, 6)).getpixel((0, 0)) == BLACK
+    assert segment_map([person], (8, 6)).getpixel((0, 0)) == BLACK
 
 
 def test_the_best_of_overlapping_boxes_is_kept() -> None:

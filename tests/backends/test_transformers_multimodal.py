@@ -8,7 +8,7 @@ import pytest
 from libraries import needs
 from model_bench import Bench
 
-from jarvis_agent.backends.transformers import text
+from jarvis_agent.backends.transformers import multimodal, text
 from jarvis_agent.backends.transformers.backend import TransformersBackend
 from jarvis_agent.backends.transformers.loading import NoVideoProcessor, check_packages, load_processor
 from jarvis_agent.backends.transformers.multimodal import words_of
@@ -27,7 +27,7 @@ BACKEND = TransformersBackend
 def shown(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
     """What a model would be given for a call; its text is under "shown"."""
     given: list[dict[str, Any]] = []
-    monkeypatch.setattr(text, "generate", lambda loaded, batch, **_: given.append(dict(batch)) or [])
+    monkeypatch.setattr(multimodal, "generate", lambda loaded, batch, **_: given.append(dict(batch)) or [])
 
     def shown(task: str, model: str, **inputs: Any) -> dict[str, Any]:
         call = bench.call(task, model, **inputs)

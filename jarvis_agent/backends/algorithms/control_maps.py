@@ -154,7 +154,7 @@ def _scaled(near: Any) -> Any:
 def pose_map(people: Iterable[Mapping[str, Any]], size: Size) -> Image:
     """OpenPose's stick figures on black, in RGB, from COCO's `keypoints` {x, y, score} in pixels.
 
-    The first 17 of each person are COCO's joints. Raises UnsupportedError: a person has fewer.
+    The first 17 of each person are COCO's joints. Raises UnsupportedError: a person has others.
     """
     from PIL import Image, ImageDraw
 
@@ -176,8 +176,9 @@ def pose_map(people: Iterable[Mapping[str, Any]], size: Size) -> Image:
 
 def openpose_joints(keypoints: Sequence[Mapping[str, Any]]) -> list[Point | None]:
     """OpenPose's 18 joints from COCO's 17, the first of the keypoints; None for unseen ones."""
-    if len(keypoints) < 17:
-        raise UnsupportedError(f"a pose needs COCO's 17 joints, and the model gave {len(keypoints)} points")
+    names = [str(point["label"]).lower() for point in keypoints]
+    if len(names) < 17 or "nose" not in names[0] or "shoulder" not in names[5]:
+        raise UnsupportedError("a pose needs COCO's 17 joints of a person, which the model does not find")
     seen = [
         (float(point["x"]), float(point["y"])) if point["score"] >= MIN_SCORE else None
         for point in keypoints[:17]
@@ -187,12 +188,12 @@ def openpose_joints(keypoints: Sequence[Mapping[str, Any]]) -> list[Point | None
     return [neck if place is None else seen[place] for place in _COCO_OF]
 
 
-def segment_map(regions: Iterable[tuple[str, Any]], size: Size) -> Image:
-    """Each region (label, mask in mode L) in the colour of its class, small ones over large ones; RGB."""
+def segment_map(segments: Iterable[Mapping[str, Any]], size: Size) -> Image:
+    """Each of {label, mask in mode L} in the colour of its class, small ones over large ones; RGB."""
     import numpy as np
     from PIL import Image
 
-    masks = [(label, np.asarray(mask) >= 128) for label, mask in regions]
+    masks = [(str(row["label"]), np.asarray(row["mask"]) >= 128) for row in segments]
     drawing = np.zeros((size[1], size[0], 3), np.uint8)
     for label, mask in sorted(masks, key=lambda region: -int(region[1].sum())):
         drawing[mask] = class_colour(label)

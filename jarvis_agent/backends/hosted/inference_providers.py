@@ -133,7 +133,7 @@ class HostedBackend:
         )
         try:
             async with asyncio.timeout(seconds):
-                return await _in_own_loop(run_call(client, row, call))
+                return await _in_own_loop(run_call(client, serving.task, call))
         except TimeoutError as error:
             raise TransientError(f"{serving.provider} did not answer within {seconds:g} s") from error
         except httpx.HTTPError as error:
@@ -245,25 +245,26 @@ class ProviderCall:
     """The call for one task.
 
     Attributes:
-        method: name of the method of AsyncInferenceClient.
-        arguments: returns its arguments by name. Runs in a worker thread, since it may read files.
+        arguments: returns the arguments of the method by name. Runs in a worker thread: it may read files.
         finish: converts the reply to a raw output, in a worker thread.
         open_file: makes the raw output of a file, where the task makes one; raises an exception for others.
         needs: modules that it imports.
+        method: name of the method of AsyncInferenceClient, if it is not that of the task.
     """
 
-    method: str
     arguments: Callable[[Call], Mapping[str, Any]]
     finish: Callable[[Any, Call], Any] = lambda reply, call: reply
     open_file: Callable[[bytes, Call], Any] | None = None
     needs: tuple[str, ...] = ()
+    method: str = ""
 
 
-async def run_call(client: AsyncInferenceClient, row: ProviderCall, call: Call) -> Any:
-    """The raw output of a client's provider for a call."""
+async def run_call(client: AsyncInferenceClient, task: str, call: Call) -> Any:
+    """The raw output of a client's provider for a call; `task` is that at the provider."""
+    row = CALLS[task]
     try:
         async with client:
-            method = getattr(client, row.method)
+            method = getattr(client, row.method or task.replace("-", "_"))
             reply = await method(**{**row.arguments(call), **_options(method, call)})
         return row.finish(reply, call)
     finally:
@@ -364,52 +365,47 @@ def _video(reply: bytes, call: Call) -> dict[str, str]:
 
 
 _CHAT = ProviderCall(
-    "chat_completion", _chat, lambda reply, call: str(reply.choices[0].message.content or "")
+    _chat, lambda reply, call: str(reply.choices[0].message.content or ""), method="chat_completion"
 )
 _SOUNDFILE = ("soundfile",)
 
 CALLS: dict[str, ProviderCall] = {
-    "text-classification": ProviderCall("text_classification", _TEXT),
-    "token-classification": ProviderCall("token_classification",
-                                         _inputs(text="text", aggregation_strategy=lambda _: "simple")),
-    "question-answering": ProviderCall("question_answering", _inputs(question="text", context="context")),
-    "table-question-answering": ProviderCall("table_question_answering", _inputs(table=_cells, query="text")),
-    "zero-shot-classification": ProviderCall("zero_shot_classification",
-                                             _inputs(text="text", candidate_labels=labels_of)),
-    "fill-mask": ProviderCall("fill_mask", _TEXT),
-    "translation": ProviderCall("translation", _translation),
-    "summarization": ProviderCall("summarization", _TEXT),
-    "text-generation": ProviderCall("text_generation",
-                                    _inputs(prompt="text", max_new_tokens=lambda _: MAX_NEW_TOKENS)),
+    "text-classification": ProviderCall(_TEXT),
+    "token-classification": ProviderCall(_inputs(text="text", aggregation_strategy=lambda _: "simple")),
+    "question-answering": ProviderCall(_inputs(question="text", context="context")),
+    "table-question-answering": ProviderCall(_inputs(table=_cells, query="text")),
+    "zero-shot-classification": ProviderCall(_inputs(text="text", candidate_labels=labels_of)),
+    "fill-mask": ProviderCall(_TEXT),
+    "translation": ProviderCall(_translation),
+    "summarization": ProviderCall(_TEXT),
+    "text-generation": ProviderCall(_inputs(prompt="text", max_new_tokens=lambda _: MAX_NEW_TOKENS)),
     "conversational": _CHAT,
-    "feature-extraction": ProviderCall("feature_extraction", _TEXT, needs=("numpy",)),
-    "sentence-similarity": ProviderCall("sentence_similarity",
-                                        _inputs(sentence="text", other_sentences=sentences_of)),
-    "image-classification": ProviderCall("image_classification", _IMAGE),
-    "zero-shot-image-classification": ProviderCall("zero_shot_image_classification",
-                                                   _inputs(image="image", candidate_labels=labels_of)),
-    "object-detection": ProviderCall("object_detection", _IMAGE),
-    "image-segmentation": ProviderCall("image_segmentation", _IMAGE),
-    "image-to-text": ProviderCall("image_to_text", _IMAGE),
-    "image-to-image": ProviderCall("image_to_image", _IMAGE_PROMPT, open_file=_picture),
-    "image-text-to-image": ProviderCall("image_to_image", _IMAGE_PROMPT, open_file=_picture),
-    "text-to-image": ProviderCall("text_to_image", _inputs(prompt="text"), open_file=_picture),
-    "text-to-video": ProviderCall("text_to_video", _inputs(prompt="text"), _video, _video),
-    "image-to-video": ProviderCall("image_to_video", _IMAGE_PROMPT, _video, _video),
-    "image-text-to-video": ProviderCall("image_to_video", _IMAGE_PROMPT, _video, _video),
-    "text-to-speech": ProviderCall("text_to_speech", _TEXT, _sound, _sound, _SOUNDFILE),
-    "automatic-speech-recognition": ProviderCall("automatic_speech_recognition", _AUDIO),
-    "audio-classification": ProviderCall("audio_classification", _AUDIO),
+    "feature-extraction": ProviderCall(_TEXT, needs=("numpy",)),
+    "sentence-similarity": ProviderCall(_inputs(sentence="text", other_sentences=sentences_of)),
+    "image-classification": ProviderCall(_IMAGE),
+    "zero-shot-image-classification": ProviderCall(_inputs(image="image", candidate_labels=labels_of)),
+    "object-detection": ProviderCall(_IMAGE),
+    "image-segmentation": ProviderCall(_IMAGE),
+    "image-to-text": ProviderCall(_IMAGE),
+    "image-to-image": ProviderCall(_IMAGE_PROMPT, open_file=_picture),
+    "image-text-to-image": ProviderCall(_IMAGE_PROMPT, open_file=_picture, method="image_to_image"),
+    "text-to-image": ProviderCall(_inputs(prompt="text"), open_file=_picture),
+    "text-to-video": ProviderCall(_inputs(prompt="text"), _video, _video),
+    "image-to-video": ProviderCall(_IMAGE_PROMPT, _video, _video),
+    "image-text-to-video": ProviderCall(_IMAGE_PROMPT, _video, _video, method="image_to_video"),
+    "text-to-speech": ProviderCall(_TEXT, _sound, _sound, _SOUNDFILE),
+    "automatic-speech-recognition": ProviderCall(_AUDIO),
+    "audio-classification": ProviderCall(_AUDIO),
     "audio-to-audio": ProviderCall(
-        "audio_to_audio", _AUDIO, needs=_SOUNDFILE,
+        _AUDIO, needs=_SOUNDFILE,
         finish=lambda reply, call: [{"label": each.label, **_sound(each.blob, call)} for each in reply]),
-    "visual-question-answering": ProviderCall("visual_question_answering", _IMAGE_QUESTION),
-    "document-question-answering": ProviderCall("document_question_answering", _IMAGE_QUESTION),
+    "visual-question-answering": ProviderCall(_IMAGE_QUESTION),
+    "document-question-answering": ProviderCall(_IMAGE_QUESTION),
     "image-text-to-text": _CHAT,
     "audio-text-to-text": _CHAT,
     "any-to-any": _CHAT,
-    "tabular-classification": ProviderCall("tabular_classification", _inputs(table=_cells), _predictions),
+    "tabular-classification": ProviderCall(_inputs(table=_cells), _predictions),
     # The client's method for this task fails on its own provider table; the request is the same.
-    "tabular-regression": ProviderCall("tabular_classification", _inputs(table=_cells), _predictions),
+    "tabular-regression": ProviderCall(_inputs(table=_cells), _predictions, method="tabular_classification"),
 }  # fmt: skip
 """Calls by the provider's task name."""

@@ -10,7 +10,6 @@ import re
 import threading
 from collections.abc import Sequence
 from functools import lru_cache
-from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 
 
 MAX_TOKENS, SIZE = 256, 384
-KEPT, MAX_KEPT_TEXTS = 32, 1_000
-"""Results that are kept, and the texts of one at most."""
 
 _LOAD_LOCK = fork_safe(threading.Lock())
 
@@ -95,8 +92,6 @@ class StarterEmbeddings(Embeddings):
         self._tokenizer.enable_truncation(MAX_TOKENS)
         self._tokenizer.no_padding()
         self._words = map_words(directory / "words.npy")
-        self._latest: dict[bytes, Floats] = {}
-        self._lock = fork_safe(threading.Lock())
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """One vector of length one for each text."""
@@ -107,28 +102,15 @@ class StarterEmbeddings(Embeddings):
         return self.embed_documents([text])[0]
 
     def encode(self, texts: Sequence[str]) -> Floats:
-        """As `embed_documents`, as a float32 array of shape (len(texts), 384).
-
-        The latest results are kept, since planning embeds a request several times. Their keys are digests, so
-        that no request stays in memory.
-        """
+        """As `embed_documents`, as a float32 array of shape (len(texts), 384)."""
         import numpy as np
 
-        key = blake2b(repr(list(texts)).encode()).digest()
-        with self._lock:
-            if (known := self._latest.get(key)) is not None:
-                return known.copy()
         vectors = np.zeros((len(texts), SIZE), np.float32)
         # Text by text, so that nothing is padded and a cancelled call ends between two.
         for row, text in enumerate(until_cancelled(texts)):
             ids = self._tokenizer.encode(replace_surrogates(text)).ids
             vectors[row] = self._encoder(word_vectors(self._words, ids)[None])[0]
-        if len(texts) <= MAX_KEPT_TEXTS:
-            with self._lock:
-                self._latest[key] = vectors
-                if len(self._latest) > KEPT:
-                    del self._latest[next(iter(self._latest))]
-        return vectors.copy()
+        return vectors
 
 
 LEAST_COSINE, LEAST_LEAD = 0.15, 0.1

@@ -120,7 +120,7 @@ PIPELINES: dict[str, Sequence[Spec]] = {
         *_SPEECH],
 }  # fmt: skip
 
-PIPELINES.update({name: PIPELINES[TASKS[name].models_of] for name in vision.CONTROL_MAPS})
+PIPELINES.update({name: PIPELINES[TASKS[name].models_of] for name in CONTROL_MAPS})
 
 
 def run_call(pipeline: Spec, loaded: LoadedModel, call: Call) -> Any:
@@ -130,10 +130,10 @@ def run_call(pipeline: Spec, loaded: LoadedModel, call: Call) -> Any:
     # Other arguments of `generate` could run code.
     known = vars(GenerationConfig())
     options = options_of(call, known, "there are those of transformers' GenerationConfig")
-    configured = replace(loaded, options=options)
-    raw = pipeline.run(configured, [call])[0] if pipeline.batched else pipeline.run(configured, call)
+    loaded = replace(loaded, options=options)
+    raw = pipeline.run(loaded, [call])[0] if pipeline.batched else pipeline.run(loaded, call)
     draw = CONTROL_MAPS.get(call.spec.name)
-    return draw(raw, loaded, call) if draw else raw
+    return draw(raw, call.image().size) if draw else raw
 
 
 class TransformersBackend(FileBackend):

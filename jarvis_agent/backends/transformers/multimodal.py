@@ -16,11 +16,8 @@ from jarvis_agent.backends.jobs import add_note
 from jarvis_agent.backends.transformers.loading import LoadedModel
 from jarvis_agent.backends.transformers.text import (
     MAX_LABELS,
-    Content,
-    chat,
     decode,
     generate,
-    is_chat_model,
     split_by_tokens,
     stopping,
     top_labels,
@@ -47,6 +44,11 @@ _NO_TILES = {"do_image_splitting": False, "crop_to_patches": False}
 """Settings with which image processors do not cut an image into tiles."""
 
 
+def is_chat_model(loaded: LoadedModel) -> bool:
+    """Return whether the processor has a chat template."""
+    return bool(getattr(loaded.processor, "chat_template", None))
+
+
 def reply(
     loaded: LoadedModel, call: Call, text: str | None = None, max_new_tokens: int = REPLY_TOKENS
 ) -> str:
@@ -54,10 +56,25 @@ def reply(
     text = text_of(call) if text is None else text
     if not is_chat_model(loaded):
         raise UnsupportedError(f"{loaded.id} is not a chat model, so it cannot be asked about anything")
+    for token in getattr(loaded.processor.tokenizer, "added_tokens_decoder", {}).values():
+        if token.special:  # quoted text must not open a turn or stand for an image
+            text = text.replace(token.content, " ")
     eye = getattr(loaded.processor, "image_processor", None) if call.inputs.get("video") else None
-    settings = {name: off for name, off in _NO_TILES.items() if hasattr(eye, name)}
-    content = [*_shown_media(loaded, call), {"type": "text", "text": text}]
-    return chat(loaded, content, max_new_tokens, settings)
+    template = str(loaded.processor.chat_template)
+    batch = loaded.processor.apply_chat_template(
+        [{"role": "user", "content": [*_shown_media(loaded, call), {"type": "text", "text": text}]}],
+        add_generation_prompt=True,
+        tokenize=True,
+        return_dict=True,
+        return_tensors="pt",
+        processor_kwargs={name: off for name, off in _NO_TILES.items() if hasattr(eye, name)},
+        **({"enable_thinking": False} if "enable_thinking" in template else {}),
+    )
+    options = {}
+    if loaded.model.config.model_type in ("qwen2_5_omni", "qwen3_omni_moe"):  # they speak otherwise
+        limit = loaded.options.get("max_new_tokens", max_new_tokens)
+        options = {"generation_mode": "text", "thinker_max_new_tokens": limit}
+    return decode(loaded, generate(loaded, batch, max_new_tokens=max_new_tokens, **options))
 
 
 def reply_or_continue(loaded: LoadedModel, call: Call) -> str:
@@ -68,8 +85,8 @@ def reply_or_continue(loaded: LoadedModel, call: Call) -> str:
     return decode(loaded, generate(loaded, batch, max_new_tokens=REPLY_TOKENS))
 
 
-def _shown_media(loaded: LoadedModel, call: Call) -> Iterator[Content]:
-    """The image, video and recording of a call as parts of a chat message."""
+def _shown_media(loaded: LoadedModel, call: Call) -> Iterator[Mapping[str, Any]]:
+    """The image, video and recording of a call as parts of a chat message, {type: "image", image: PIL}."""
     eye, ear = (getattr(loaded.processor, part, None) for part in ("image_processor", "feature_extractor"))
     image, video, audio = (call.inputs.get(name) for name in ("image", "video", "audio"))
     if (image or video) and eye is None:
@@ -120,10 +137,6 @@ def answer_question(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
     return top_labels(scores, loaded.model.config, "answer")
 
 
-Words = list[tuple[str, list[int]]]
-"""Words with their boxes in thousandths of the page: xmin, ymin, xmax, ymax."""
-
-
 def answer_from_page(loaded: LoadedModel, call: Call) -> Any:
     """Return [{answer, score, start, end}] from the words of a page and their positions (LayoutLM)."""
     image = call.image()
@@ -157,8 +170,11 @@ def load_ocr(candidate: Candidate, settings: Settings) -> Mapping[str, Any]:
     return {"reader": load_expert(reader, settings)}
 
 
-def words_of(lines: Iterable[Mapping[str, Any]], size: tuple[int, int]) -> Words:
-    """Return the words of lines of text. A word's position is its letters' share of the line."""
+def words_of(lines: Iterable[Mapping[str, Any]], size: tuple[int, int]) -> list[tuple[str, list[int]]]:
+    """Return the words of lines with their boxes, in thousandths of the page: xmin, ymin, xmax, ymax.
+
+    A word's position is its letters' share of the line.
+    """
     words = []
     for line in lines:
         box, text = line["box"], line["text"]

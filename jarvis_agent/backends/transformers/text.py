@@ -6,7 +6,7 @@ here. Long texts are read in overlapping windows or rewritten piece by piece.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from typing import Any
 
@@ -32,9 +32,6 @@ T5_TYPES = ("t5", "mt5", "umt5", "longt5")
 
 _MASK = re.compile(r"\[mask\]|<mask>|_{3,}", re.IGNORECASE)
 """Spellings of the gap in a fill-mask text, whatever the model's own mask token is."""
-
-Content = Mapping[str, Any]
-"""A part of a message: {type: "image", image: PIL}, {type: "audio", audio: samples}, {type: "text", text}."""
 
 
 def stopping(generation: Generation | None = None) -> list[Any]:
@@ -97,40 +94,6 @@ def split_by_tokens(text: str, loaded: LoadedModel, limit: int) -> Iterator[str]
 
     parts = (part.strip() for part in base.split_text(text, limit, count))
     return until_cancelled(filter(None, parts))
-
-
-def is_chat_model(loaded: LoadedModel) -> bool:
-    """Return whether the processor has a chat template."""
-    return bool(getattr(loaded.processor, "chat_template", None))
-
-
-def chat(
-    loaded: LoadedModel,
-    content: Sequence[Content],
-    max_new_tokens: int,
-    settings: Mapping[str, Any] | None = None,
-) -> str:
-    """Return the reply of a chat model to one message; `settings` are options of its processor."""
-    tokens = getattr(loaded.processor.tokenizer, "added_tokens_decoder", {}).values()
-    special = [token.content for token in tokens if token.special]
-    parts = [dict(part) for part in content]
-    for part in parts:  # quoted text must not open a turn or stand for an image
-        for token in special if part["type"] == "text" else ():
-            part["text"] = part["text"].replace(token, " ")
-    batch = loaded.processor.apply_chat_template(
-        [{"role": "user", "content": parts}],
-        add_generation_prompt=True,
-        tokenize=True,
-        return_dict=True,
-        return_tensors="pt",
-        processor_kwargs=dict(settings or {}),
-        **({"enable_thinking": False} if "enable_thinking" in str(loaded.processor.chat_template) else {}),
-    )
-    options = {}
-    if loaded.model.config.model_type in ("qwen2_5_omni", "qwen3_omni_moe"):  # they speak otherwise
-        limit = loaded.options.get("max_new_tokens", max_new_tokens)
-        options = {"generation_mode": "text", "thinker_max_new_tokens": limit}
-    return decode(loaded, generate(loaded, batch, max_new_tokens=max_new_tokens, **options))
 
 
 def decode(loaded: LoadedModel, ids: Any) -> str:

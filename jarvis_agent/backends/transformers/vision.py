@@ -8,7 +8,7 @@ ViTPose needs the box of each person, so a detector runs first: the one in the c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,36 +64,33 @@ def detect_zero_shot(loaded: LoadedModel, call: Call) -> list[Detection]:
     detections = loaded.processor.post_process_grounded_object_detection(
         loaded.forward(batch), threshold=MIN_OWL_SCORE, target_sizes=[image.size[::-1]], text_labels=[labels]
     )[0]
-    rows = zip(
-        detections["text_labels"], detections["scores"].tolist(), detections["boxes"].tolist(), strict=True
-    )
-    return _distinct([_detection(label, score, box, image.size) for label, score, box in rows])
+    labels, scores, boxes = detections["text_labels"], detections["scores"], detections["boxes"]
+    return _detections(labels, scores.tolist(), boxes.tolist(), image.size)
 
 
 def detect_phrases(loaded: LoadedModel, call: Call) -> list[Detection]:
     """Return [{label, score, box}] from a model that grounds one phrase at a time (Grounding DINO)."""
     image = call.image()
     labels = {f"{label.lower().rstrip('.')}.": label for label in labels_of(call)}
-    detections = loaded.pipe(image, candidate_labels=list(labels), threshold=MIN_GROUNDING_SCORE)
-    rows = ((labels[row["label"]], row["score"], row["box"].values()) for row in detections)
-    return _distinct([_detection(label, score, box, image.size) for label, score, box in rows])
+    rows = loaded.pipe(image, candidate_labels=list(labels), threshold=MIN_GROUNDING_SCORE)
+    boxes = [[*row["box"].values()] for row in rows]
+    return _detections(
+        [labels[row["label"]] for row in rows], [row["score"] for row in rows], boxes, image.size
+    )
 
 
-def _detection(label: str, score: float, box: Iterable[float], size: tuple[int, int]) -> Detection:
-    """Return a row with the box cut to the image."""
-    sides = zip(_SIDES, box, (*size, *size), strict=True)
-    return {
-        "label": label,
-        "score": score,
-        "box": {side: min(max(float(place), 0.0), float(most)) for side, place, most in sides},
-    }
+def _detections(
+    labels: Sequence[str], scores: Sequence[float], boxes: Any, size: tuple[int, int]
+) -> list[Detection]:
+    """Return rows best first, cut to the image, without boxes that overlap a better one of the same label."""
+    import numpy as np
 
-
-def _distinct(rows: list[Detection]) -> list[Detection]:
-    """Return the rows best first, without boxes that overlap a better one of the same label."""
-    labels, scores = [row["label"] for row in rows], [row["score"] for row in rows]
-    boxes, classes = [[*row["box"].values()] for row in rows], [labels.index(label) for label in labels]
-    return [rows[place] for place in non_max_suppression(boxes, scores, OVERLAP, classes)]
+    inside = np.clip(np.reshape(boxes, (-1, 4)), 0.0, (*size, *size)).tolist()
+    classes = [labels.index(label) for label in labels]
+    return [
+        {"label": labels[n], "score": scores[n], "box": dict(zip(_SIDES, inside[n], strict=True))}
+        for n in non_max_suppression(inside, scores, OVERLAP, classes)
+    ]
 
 
 def estimate_depth(loaded: LoadedModel, call: Call) -> Any:
@@ -297,32 +294,20 @@ def _person(pose: Mapping[str, Any], names: Mapping[int, str], size: tuple[int, 
     return {"score": sum(scores) / len(scores), "keypoints": joints}
 
 
-def _relief(draw: Callable[[Any], Image]) -> Callable[[Any, LoadedModel, Call], Image]:
+def _relief(draw: Callable[[Any], Image]) -> Callable[[Any, tuple[int, int]], Image]:
     """The map that `draw` makes of how near each pixel is, float (h, w), in the size of the image."""
 
-    def run(raw: Any, loaded: LoadedModel, call: Call) -> Image:
+    def run(raw: Any, size: tuple[int, int]) -> Image:
         near = control_maps.nearness(raw["predicted_depth"].float().cpu(), distance=raw["metric"])
-        return draw(near).resize(call.image().size)
+        return draw(near).resize(size)
 
     return run
 
 
-def _draw_pose(raw: Any, loaded: LoadedModel, call: Call) -> Image:
-    names = loaded.model.config.id2label
-    if "nose" not in names.get(0, "").lower() or "shoulder" not in names.get(5, "").lower():
-        raise UnsupportedError(f"{loaded.id} does not find the joints of people (COCO's 17) of a pose map")
-    return control_maps.pose_map(raw, call.image().size)
-
-
-def _draw_segments(raw: Any, loaded: LoadedModel, call: Call) -> Image:
-    segments = [(str(row["label"]), row["mask"]) for row in raw]
-    return control_maps.segment_map(segments, call.image().size)
-
-
-CONTROL_MAPS: dict[str, Callable[[Any, LoadedModel, Call], Image]] = {
+CONTROL_MAPS: dict[str, Callable[[Any, tuple[int, int]], Image]] = {
     "depth-control": _relief(control_maps.depth_map),
     "normal-control": _relief(control_maps.normal_map),
-    "openpose-control": _draw_pose,
-    "seg-control": _draw_segments,
+    "openpose-control": control_maps.pose_map,
+    "seg-control": control_maps.segment_map,
 }
-"""Task type → function that draws the map from the raw output of the task in `TaskSpec.models_of`."""
+"""Task type → the function that draws its map from the output of the task in `TaskSpec.models_of`."""

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.core.errors import PlanError
@@ -64,7 +65,7 @@ def recognise(specs: Mapping[str, TaskSpec], encode: Encode) -> dict[str, TaskSp
     # A task's name says as much as its description: people describe their tools by the names of the field.
     texts: dict[str, Sequence[str]] = {tool.name: (_about(tool),) for tool, _ in pairs}
     texts |= {task.name: (_words(task.name), task.description) for _, task in pairs}
-    rows = iter(encode([text for both in texts.values() for text in both]))
+    rows = iter(_vectors(encode, tuple(text for both in texts.values() for text in both)))
     vectors = {name: sum(next(rows) for _ in both) / len(both) for name, both in texts.items()}
     scored = [(float(vectors[tool.name] @ vectors[task.name]), tool.name, task.name) for tool, task in pairs]
     recognised, taken = dict(specs), set[str]()
@@ -73,6 +74,12 @@ def recognise(specs: Mapping[str, TaskSpec], encode: Encode) -> dict[str, TaskSp
             taken |= {tool, task}
             recognised[tool] = replace(specs[tool], aliases=(*specs[tool].aliases, task))
     return recognised
+
+
+@lru_cache(maxsize=8)
+def _vectors(encode: Encode, descriptions: tuple[str, ...]) -> NDArray[np.float32]:
+    """The vectors of what is compared in each plan of the same tools."""
+    return encode(descriptions)
 
 
 def steps_of_tools(
@@ -86,7 +93,7 @@ def steps_of_tools(
     if not tools or not steps:
         return [], text
     specs = [*tools, *others]
-    scores = encode(steps) @ encode([_about(spec) for spec in specs]).T
+    scores = encode(steps) @ _vectors(encode, tuple(map(_about, specs))).T
     meant: list[tuple[str, TaskSpec]] = []
     rest: list[str] = []
     for step, row in zip(steps, scores, strict=True):
