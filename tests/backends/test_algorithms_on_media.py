@@ -381,7 +381,6 @@ def test_an_image_that_would_become_too_large_is_not_turned(
     """A narrow strip needs a square when it is turned by 45 degrees."""
     path = tmp_path / "strip.png"
     Image.new("L", (2000, 1)).save(path)
-    path.write_bytes(path.read_bytes()[:44])  # the header; the image cannot be decoded
     strip = Resource(kind="image", path=path)
     call = a_call(TASKS["edit-image"], tmp_path, image=strip, rotate=45)
     monkeypatch.setattr("jarvis_agent.media.limits.MAX_PIXELS", 9_000)

@@ -9,7 +9,6 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,7 +27,6 @@ from jarvis_agent.core.types import Candidate, Resource
 from jarvis_agent.media import limits
 from jarvis_agent.media.detect import MARKDOWN, OLE, PDF, SUFFIXES, detect_media_type
 from jarvis_agent.media.documents import count_pages, load_text
-from jarvis_agent.media.limits import image_size
 from jarvis_agent.media.recordings import (
     SOUND_CODECS,
     probe_audio,
@@ -151,18 +149,13 @@ def edit(call: Call) -> Image | dict[str, Any]:
     edits = {name: call.inputs[name] for name in names if call.inputs.get(name) not in (None, "")}
     if not edits:
         raise BadInputError(f"edit-image needs one of {', '.join(names)}, such as rotate: 90")
-    source: Resource = call.inputs["image"]
     brightness, border = _percent(call, "brightness", 1000), whole_number(call, "border", 10_000) or 0
     degrees = _degrees(edits["rotate"]) if "rotate" in edits else 0.0
-    if source.path is not None and degrees:  # refused before it is decoded
-        with suppress(InputError):  # that of `to_pil` is a BadInputError
-            width, height = image_size(source.path)
-            sine, cosine = abs(math.sin(math.radians(degrees))), abs(math.cos(math.radians(degrees)))
-            _check_pixels(
-                math.ceil(width * cosine + height * sine), math.ceil(width * sine + height * cosine)
-            )
     image = call.editable_image()
     if degrees:
+        sine, cosine = abs(math.sin(math.radians(degrees))), abs(math.cos(math.radians(degrees)))
+        width, height = image.size
+        _check_pixels(math.ceil(width * cosine + height * sine), math.ceil(width * sine + height * cosine))
         corners = "white" if image.mode == "RGB" else (0, 0, 0, 0)
         image = image.rotate(-degrees, Images.Resampling.BICUBIC, expand=True, fillcolor=corners)
     if "flip" in edits:
