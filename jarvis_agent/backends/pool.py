@@ -12,7 +12,6 @@ import threading
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -31,7 +30,7 @@ from jarvis_agent.backends.jobs import (
     run_jobs,
     running,
 )
-from jarvis_agent.core.concurrency import cancellation
+from jarvis_agent.core.concurrency import cancellation, run_in_daemon_thread
 from jarvis_agent.core.errors import ExpertError, JarvisError, describe_error
 from jarvis_agent.core.forks import fork_safe, keep_forever, renew_in_child
 
@@ -294,12 +293,8 @@ class ModelPool:
         fail_jobs(queued, closed_error("not run"))
         if threads is not None:
             atexit.unregister(self._stop_at_exit)
-            grace, stuck = 2 * cancellation.GRACE_S, set[asyncio.Future[None]]()
-            if busy := threads.unfinished:
-                _, stuck = await asyncio.wait(map(asyncio.wrap_future, busy), timeout=grace)
-            if stuck:
-                logger.error("%d model calls do not end after close(); their threads are left", len(stuck))
-            threads.stop(0.0 if stuck else grace)
+            if stuck := await run_in_daemon_thread(threads.stop, 2 * cancellation.GRACE_S):
+                logger.error("%d model calls do not end after close(); their threads are left", stuck)
         with self._lock:
             self._models.evict_idle()
         self._free()
@@ -451,47 +446,31 @@ class WorkerThreads:
     def __init__(self, size: int) -> None:
         self._size = size
         self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._idle = threading.Semaphore(0)
         self._threads: list[threading.Thread] = []
-        self._unfinished: set[Future[None]] = set()
-        self._lock = threading.Lock()
-
-    @property
-    def unfinished(self) -> set[Future[None]]:
-        """Work that is queued or running."""
-        with self._lock:
-            return set(self._unfinished)
 
     def submit(self, work: Callable[[], None]) -> None:
         """Run the work when a thread is free. Its errors are logged."""
-        done: Future[None] = Future()
-
-        def run() -> None:
-            try:
-                work()
-            except BaseException:
-                logger.exception("a worker of the model pool failed")
-            with self._lock:
-                self._unfinished.discard(done)
-            done.set_result(None)
-
-        with self._lock:
-            self._unfinished.add(done)
-            grows = len(self._threads) < min(len(self._unfinished), self._size)
-        self._queue.put(run)
-        if grows:
+        self._queue.put(work)
+        if not self._idle.acquire(blocking=False) and len(self._threads) < self._size:
             name = f"jarvis-model-{len(self._threads)}"
             self._threads.append(threading.Thread(target=self._serve, name=name, daemon=True))
             self._threads[-1].start()
 
-    def stop(self, seconds: float) -> None:
-        """End the threads after their work; wait up to `seconds` for them."""
+    def stop(self, seconds: float) -> int:
+        """End the threads after their work; returns how many still run after so many seconds."""
         for _ in self._threads:
             self._queue.put(None)
         deadline = time.monotonic() + seconds
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
+        return sum(thread.is_alive() for thread in self._threads)
 
     def _serve(self) -> None:
         while (work := self._queue.get()) is not None:
-            work()
+            try:
+                work()
+            except BaseException:
+                logger.exception("a worker of the model pool failed")
             del work
+            self._idle.release()
