@@ -12,7 +12,7 @@ import io
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, ClassVar, cast
 
@@ -167,8 +167,11 @@ class ChatModelBackend:
         LLMError: the model failed, refused or was silent. UnsupportedError: its reply lacks the form asked
         for.
         """
-        client = await asyncio.to_thread(self._client, call.candidate, call.settings)
-        expert = ChatExpert(client, call, room=await client.window() // 2)
+        model = call.candidate
+        client = await asyncio.to_thread(self._client, model, call.settings)
+        usual = {"seed": call.settings.seed} if "base_url" in model.metadata else {}
+        options = {**(GGUF_OPTIONS if model.path else usual), **(model.metadata.get("options") or {})}
+        expert = ChatExpert(client, call, options, room=await client.window() // 2)
         return await _EXPERTS.get(call.spec.name, ChatExpert.answer)(expert)
 
     async def close(self) -> None:
@@ -206,16 +209,8 @@ class ChatExpert:
 
     client: LLMClient
     call: Call
+    options: Mapping[str, Any]
     room: int
-    options: dict[str, Any] = field(init=False)
-
-    def __post_init__(self) -> None:
-        candidate, described = self.call.candidate, self.call.candidate.metadata.get("options") or {}
-        self.options = dict(described)
-        if "base_url" in candidate.metadata:
-            self.options = {"seed": self.call.settings.seed, **described}
-        elif candidate.path is not None:
-            self.options = {**GGUF_OPTIONS, **described}
 
     async def answer(self) -> str:
         """The reply to the prompt, about what of the text fits."""

@@ -42,7 +42,7 @@ def test_the_first_paragraph_of_prose_is_found_below_headings_and_badges() -> No
 def test_the_time_for_a_card_grows_with_its_size(unit: str) -> None:
     def seconds(size: int) -> float:
         began = thread_time()
-        cards.first_paragraph(cards.card_of("---\nlicense: mit\n---\n" + unit * (size // len(unit)))[1])
+        cards.first_paragraph(cards.split_card("---\nlicense: mit\n---\n" + unit * (size // len(unit)))[1])
         return thread_time() - began
 
     seconds(100)  # it imports

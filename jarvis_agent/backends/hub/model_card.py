@@ -217,17 +217,12 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def read_card(path: Path) -> tuple[dict[str, Any], str]:
     """The metadata and the text of a model card (a README.md); ({}, "") if there is none that can be read."""
-    try:
-        return card_of(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError):
-        return {}, ""
-
-
-def card_of(content: str) -> tuple[dict[str, Any], str]:
-    """As `read_card`, for the content of the file."""
     import yaml
 
-    header, text = split_card(content)
+    try:
+        header, text = split_card(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return {}, ""
     try:
         metadata = yaml.safe_load(header[:_MAX_METADATA])
     except (yaml.YAMLError, RecursionError):

@@ -28,9 +28,9 @@ from jarvis_agent.backends.outputs.validators import (
     find_text,
     quantity,
     read_rows,
+    to_array,
     to_builtin,
     to_list,
-    vector,
 )
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.notes import Note
@@ -182,8 +182,13 @@ def speech(raw: Any, call: Call) -> Adapted:
 
 
 def features(raw: Any, call: Call) -> Adapted:
-    """One vector."""
-    numbers = vector(raw)
+    """One vector, from a vector, a matrix of tokens (which are averaged), or [matrix]."""
+    array = to_array(raw, "a vector of numbers")
+    while array.ndim > 1 and len(array) == 1:
+        array = array[0]
+    if array.ndim not in (1, 2) or not array.size:
+        raise UnexpectedError("a vector of numbers")
+    numbers = [round(float(value), 6) for value in (array if array.ndim == 1 else array.mean(axis=0))]
     return Adapted(numbers, f"a vector of {len(numbers)} numbers")
 
 

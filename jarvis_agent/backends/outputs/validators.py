@@ -131,17 +131,6 @@ def text_in(value: Any) -> str | None:
     return None
 
 
-def vector(raw: Any) -> list[float]:
-    """One vector of floats, from a vector, a matrix of tokens (which are averaged), or [matrix]."""
-    array = to_array(raw, "a vector of numbers")
-    while array.ndim > 1 and len(array) == 1:
-        array = array[0]
-    if array.ndim not in (1, 2) or not array.size:
-        raise UnexpectedError("a vector of numbers")
-    averaged = array if array.ndim == 1 else array.mean(axis=0)
-    return [round(float(value), 6) for value in averaged]
-
-
 def existing_file(value: Any) -> Path | None:
     """The path of an existing file, from a path or a text; None for anything else."""
     if not isinstance(value, str | Path):
