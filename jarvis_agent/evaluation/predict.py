@@ -6,22 +6,16 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 
 from jarvis_agent.core.errors import ConfigError, InputError, JarvisError, describe_error
 from jarvis_agent.core.file_mentions import mentions
-from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Frozen, Resource, Task, Usage
 from jarvis_agent.llm.usage import UsageMeter
 from jarvis_agent.media.detect import kind_by_name
-from jarvis_agent.planning.chain import planning_chain
-from jarvis_agent.planning.offline import OfflinePlanner
 from jarvis_agent.planning.plan import Plan
-
-if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel
 
 Planner = Runnable[Any, Plan]
 
@@ -62,11 +56,6 @@ def read_records(path: Path, key: str = "id") -> list[dict[str, Any]]:
 def named_files(request: str) -> list[Resource]:
     """Return the files that a request names, by their extensions; in an evaluation none of them exists."""
     return [Resource(kind=kind_by_name(name), path=Path(name), name=name) for name in mentions(request)]
-
-
-def make_planner(model: BaseChatModel | None, settings: Settings) -> Planner:
-    """Return the planning chain of a chat model, however small it is; None: the offline planner."""
-    return OfflinePlanner(settings=settings) if model is None else planning_chain(model, settings=settings)
 
 
 async def predict(

@@ -15,41 +15,32 @@ from jarvis_agent.core.references import ref, refs_in
 from jarvis_agent.core.types import Frozen, Task, Usage
 from jarvis_agent.evaluation.predict import Prediction
 
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """Facts in both plans, in the predicted one, and in the gold one."""
-
-    both: int = 0
-    predicted: int = 0
-    gold: int = 0
-
-    @property
-    def f1(self) -> float:
-        """Return F1; 1 if there are no facts at all."""
-        facts = self.predicted + self.gold
-        return 2 * self.both / facts if facts else 1.0
-
-    @property
-    def equal(self) -> bool:
-        """Whether both plans have the same facts."""
-        return self.both == self.predicted == self.gold
+Ratio = tuple[float, float]
+"""What something adds to the numerator and to the denominator of a figure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One request: its tools and links in both plans, and whether these are equal."""
+    """What the tools and links of one request add to a micro-averaged F1."""
 
-    nodes: Counts
-    edges: Counts
-    exact: bool
+    nodes: Ratio
+    edges: Ratio
+
+    @property
+    def graph(self) -> Ratio:
+        """Tools and links together."""
+        return self.nodes[0] + self.edges[0], self.nodes[1] + self.edges[1]
+
+    @property
+    def exact(self) -> bool:
+        """Whether both plans have the same tools and links."""
+        return self.graph[0] == self.graph[1]
 
 
 def score(gold: Sequence[Task], predicted: Sequence[Task]) -> Score:
     """Compare a predicted plan with the gold one."""
-    nodes = _counts([task.task for task in predicted], [task.task for task in gold])
-    edges = _counts(_links(predicted), _links(gold))
-    return Score(nodes, edges, exact=nodes.equal and edges.equal)
+    nodes = _f1([task.task for task in predicted], [task.task for task in gold])
+    return Score(nodes, _f1(_links(predicted), _links(gold)))
 
 
 def _links(tasks: Sequence[Task]) -> Iterator[tuple[str, str]]:
@@ -62,15 +53,16 @@ def _links(tasks: Sequence[Task]) -> Iterator[tuple[str, str]]:
                 yield sources.get(number, ref(number)), task.task
 
 
-def _counts(predicted: Iterable[Hashable], gold: Iterable[Hashable]) -> Counts:
+def _f1(predicted: Iterable[Hashable], gold: Iterable[Hashable]) -> Ratio:
+    """Twice the facts of both plans, and the facts of each."""
     produced, right = Counter(predicted), Counter(gold)
-    return Counts((produced & right).total(), produced.total(), right.total())
+    return 2 * (produced & right).total(), produced.total() + right.total()
 
 
 T = TypeVar("T")
 
-Ratios = Mapping[str, Callable[[T], tuple[float, float]]]
-"""Figures by name: what an item adds to the numerator and to the denominator."""
+Ratios = Mapping[str, Callable[[T], Ratio]]
+"""Figures by name: what an item adds to each."""
 
 
 class Figure(Frozen):
@@ -100,12 +92,7 @@ class EvaluationReport(Frozen):
     usage: Usage = Usage()
 
 
-def f1(*counts: Counts) -> tuple[float, float]:
-    """Return what one item adds to a micro-averaged F1."""
-    return 2.0 * sum(each.both for each in counts), sum(each.predicted + each.gold for each in counts)
-
-
-def figure(name: str, parts: Sequence[tuple[float, float]]) -> Figure:
+def figure(name: str, parts: Sequence[Ratio]) -> Figure:
     """Return the ratio of the sums, with the interval of a linearised ratio estimator (Cochran, 1977)."""
     above, below = sum(part[0] for part in parts), sum(part[1] for part in parts)
     if not below:

@@ -33,7 +33,7 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import MEDIA, Arg
 from jarvis_agent.core.types import Frozen, Resource, Task
 from jarvis_agent.evaluation.predict import Prediction, named_files, read_records
-from jarvis_agent.evaluation.report import EvaluationReport, Ratios, Score, f1, report_on, score
+from jarvis_agent.evaluation.report import EvaluationReport, Ratios, Score, report_on, score
 
 Half = Literal["dev", "test"]
 Kind = Literal["single", "sequential", "graph", "empty"]
@@ -144,14 +144,16 @@ def _plan_text(tasks: Sequence[Task]) -> str:
 def judge(request: OwnRequest, tasks: Sequence[Task], error: str | None = None) -> Judged:
     """Compare a plan with the correct ones. With an `error` there is no plan, and nothing is right."""
     compared = [(same_plan(plan, tasks), score(plan, tasks)) for plan in request.plans]
-    exact, best = max(compared, key=lambda pair: (pair[0], pair[1].exact, pair[1].nodes.f1))
+    exact, best = max(
+        compared, key=lambda pair: (pair[0], pair[1].exact, pair[1].nodes[0] / (pair[1].nodes[1] or 1))
+    )
     return Judged(request, tuple(tasks), exact and error is None, best, error)
 
 
 FIGURES: Ratios[Judged] = {
     "exact plan": lambda judged: (float(judged.exact), 1.0),
-    "F1": lambda judged: f1(judged.graph.nodes),
-    "graph F1": lambda judged: f1(judged.graph.nodes, judged.graph.edges),
+    "F1": lambda judged: judged.graph.nodes,
+    "graph F1": lambda judged: judged.graph.graph,
 }
 
 _LANGUAGES = {"en": "English", "zh": "Chinese"}

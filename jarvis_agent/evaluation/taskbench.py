@@ -20,7 +20,7 @@ from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.tasks.spec import Arg, Modality, TaskSpec, split_kind
 from jarvis_agent.core.types import Frozen, Task
 from jarvis_agent.evaluation.predict import Prediction, named_files, read_records
-from jarvis_agent.evaluation.report import EvaluationReport, Ratios, Score, f1, report_on, score
+from jarvis_agent.evaluation.report import EvaluationReport, Ratios, Score, report_on, score
 
 TOOLS, GOLD, REQUESTS = "tool_desc.json", "data.json", "user_requests.json"
 TYPES = ("single", "chain", "dag")
@@ -29,8 +29,8 @@ _NODE = re.compile(r"<node-(\d{1,9})>")
 _KINDS: Mapping[str, Modality] = {"text": "text", "image": "image", "audio": "audio", "video": "video"}
 
 FIGURES: Ratios[Score] = {
-    "node F1": lambda scored: f1(scored.nodes),
-    "edge F1": lambda scored: f1(scored.edges),
+    "node F1": lambda scored: scored.nodes,
+    "edge F1": lambda scored: scored.edges,
     "exact graph": lambda scored: (float(scored.exact), 1.0),
 }
 

@@ -76,16 +76,19 @@ def _plan_all(model: str | None, requests: Mapping[str, dict[str, Any]]) -> tupl
     from rich.progress import Progress
 
     from jarvis_agent.core.settings import read_settings
-    from jarvis_agent.evaluation.predict import make_planner, predict
+    from jarvis_agent.evaluation.predict import predict
     from jarvis_agent.interfaces.common.progress import make_console
     from jarvis_agent.llm.chat_model import resolve_model
     from jarvis_agent.llm.errors import describe_model
+    from jarvis_agent.planning.chain import planning_chain
+    from jarvis_agent.planning.offline import OfflinePlanner
 
     settings = read_settings()
     chat = resolve_model(model, settings)
     name = describe_model(chat) if chat is not None else NO_LLM
-    planner = make_planner(chat, settings)
-    concurrency = 1 if chat is None else 4  # Offline plans would only compete for the CPU.
+    # A chat model plans however small it is. Offline plans would only compete for the CPU.
+    planner = OfflinePlanner(settings=settings) if chat is None else planning_chain(chat, settings=settings)
+    concurrency = 1 if chat is None else 4
 
     async def collect() -> dict[str, Prediction]:
         predictions = {}
