@@ -145,8 +145,8 @@ class JarvisAgent(AsyncRunnable[Any, Run]):
             if client
             else template_responder(model_missing=settings.model != NO_MODEL, advice=advice(settings, {}))
         )
-        form = ResponseFormat.of(response_format) if response_format is not None else None
-        writer = structured_chain(client, form, settings=settings) if form and is_planner else None
+        form = ResponseFormat(response_format) if response_format is not None else None
+        writer = structured_chain(client, form, settings) if form and is_planner else None
         self.stages = PipelineStages(
             settings=settings,
             planner=to_runnable(planner, "planner") or default_planner,

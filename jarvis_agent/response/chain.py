@@ -19,7 +19,7 @@ from typing import Any, Required, cast
 from langchain_core.messages import BaseMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import BasePromptTemplate
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableGenerator
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.graph import Graph
 from typing_extensions import TypedDict
 
@@ -44,7 +44,7 @@ from jarvis_agent.planning.inputs import PlanRequest, Tools, name_of
 from jarvis_agent.planning.messages import list_files, task_variables
 from jarvis_agent.planning.plan import NO_MODEL, NOTHING_ASKED, Plan
 from jarvis_agent.response.path_checker import PathChecker
-from jarvis_agent.response.report import report
+from jarvis_agent.response.report import plan_of, report
 from jarvis_agent.response.results import file_names, input_files, model_assignment, predictions, totals
 
 _MAX_REASON_CHARS = 200
@@ -127,9 +127,9 @@ class ResponseChain(AsyncRunnable[ResponseInput, str]):
         **kwargs: Any,
     ) -> AsyncGenerator[Any, None]:
         """The answer in pieces, or a Plan of further tasks."""
-        stage = "respond" if _plan(input).tasks else "chat"
+        stage = "respond" if plan_of(input).tasks else "chat"
         if stage == "respond" and is_small(self.client.model):
-            for text in _report(input, ""):
+            for text in report(input):
                 yield text
             return
         request, template = PlanRequest.of(input), getattr(self.prompts, stage)
@@ -156,14 +156,14 @@ class ResponseChain(AsyncRunnable[ResponseInput, str]):
         except LLMError as error:
             if not shown:
                 raise
-            yield checker.finish()
+            yield checker.feed("", final=True)
             for text in report_after_failure(input, True, error.note):
                 yield text
             return
         # An answer in JSON may begin alike.
         if further and ('"args"' in held or '"tasks":[]' in "".join(held.split())):
             results = list(input.get("results") or ())
-            yield read_further_tasks(held, request, _plan(input), results, self.settings)
+            yield read_further_tasks(held, request, plan_of(input), results, self.settings)
             return
         rest = checker.feed(held, final=True)
         omitted = _omitted("".join([*shown, rest]), input)
@@ -194,7 +194,7 @@ class ResponseChain(AsyncRunnable[ResponseInput, str]):
 
 def response_texts(inputs: Mapping[str, Any], request: PlanRequest, window: int) -> dict[str, str]:
     """The texts of the prompts, the most important first. Blocks: reads text files."""
-    results, plan = list(inputs.get("results") or ()), _plan(inputs)
+    results, plan = list(inputs.get("results") or ()), plan_of(inputs)
     names = file_names(results)
 
     def named(value: Any) -> Any:
@@ -236,46 +236,33 @@ def template_responder(
     would make more models available, is shown if a task has none.
     """
 
-    def write(values: Iterator[Any]) -> Iterator[str]:
-        for inputs in values:
-            if error := inputs.get("error"):
-                yield from report_after_failure(inputs, False, describe_error(error))
-            else:
-                words, is_own = phrases(inputs["input"]), not inputs.get("restricted")
-                # A client of a server can neither install anything nor set a model up.
-                lacks_model = is_own and NO_MODEL in map(template_of, _plan(inputs).notes)
-                is_hinted = is_own and model_missing and not _plan(inputs).tasks
-                hint = words.set_up if is_hinted else ""
-                yield from _report(inputs, hint, advice if lacks_model else ())
+    def write(inputs: dict[str, Any]) -> Iterator[str]:
+        if error := inputs.get("error"):
+            yield from report_after_failure(inputs, False, describe_error(error))
+            return
+        plan, is_own = plan_of(inputs), not inputs.get("restricted")
+        # A client of a server can neither install anything nor set a model up.
+        lacks_model = is_own and NO_MODEL in map(template_of, plan.notes)
+        hint = phrases(inputs["input"]).set_up if is_own and model_missing and not plan.tasks else ""
+        yield from report(inputs, hint, advice if lacks_model else ())
 
-    async def awrite(values: AsyncIterator[Any]) -> AsyncIterator[str]:
-        async for inputs in values:
-            for piece in write(iter([inputs])):
-                yield piece
+    async def awrite(inputs: dict[str, Any]) -> AsyncIterator[str]:
+        for piece in write(inputs):
+            yield piece
 
-    return RunnableGenerator(write, awrite, name="respond")
+    return RunnableLambda(write, awrite, name="respond")
 
 
 def report_after_failure(inputs: Mapping[str, Any], begun: bool, error: str) -> Iterator[str]:
     """The report that completes an answer, of which a part was shown if it had `begun`."""
-    words, plan = phrases(inputs["input"]), _plan(inputs)
+    words, plan = phrases(inputs["input"]), plan_of(inputs)
     error = Note.of(error).public if inputs.get("restricted") else error
     # The same error often ended the planning too.
     notes = [note for note in plan.notes if Note.of(error).message not in note]
     inputs = {**inputs, "plan": plan.model_copy(update={"notes": notes})}
     if begun:
         yield f"\n\n{words.broke_off.format(error=error)}\n\n"
-    yield from _report(inputs, "" if begun else words.no_answer.format(error=error))
-
-
-def _report(inputs: Mapping[str, Any], note: str, advice: Sequence[str] = ()) -> Iterator[str]:
-    results, available = inputs.get("results") or (), inputs.get("available") or ()
-    return report(inputs["input"], _plan(inputs), results, note, available, advice)
-
-
-def _plan(inputs: Mapping[str, Any]) -> Plan:
-    plan = inputs.get("plan")
-    return Plan() if plan is None else plan
+    yield from report(inputs, "" if begun else words.no_answer.format(error=error))
 
 
 def _begins_tasks(text: str) -> bool | None:
@@ -301,7 +288,7 @@ def _texts_read(files: Sequence[Resource], results: Sequence[TaskResult]) -> dic
 
 def _omitted(answer: str, inputs: Mapping[str, Any]) -> str:
     """What the answer does not mention: made files, and what failed or was left out of the plan."""
-    words, plan = phrases(inputs["input"]), _plan(inputs)
+    words, plan = phrases(inputs["input"]), plan_of(inputs)
     results: Sequence[TaskResult] = inputs.get("results") or ()
     specs = [(result, TASKS.get(result.task.task)) for result in results if result.status == "ok"]
     # Other files only illustrate a result in words.

@@ -37,12 +37,8 @@ class PathChecker:
         self._in_long_word = False
         self._ticks = 0
 
-    def finish(self) -> str:
-        """End the answer; returns what was held back."""
-        return self.feed("", final=True)
-
     def feed(self, text: str, *, final: bool = False) -> str:
-        """Take the next piece; returns what may be shown now."""
+        """Take the next piece, or the `final` one; returns what may be shown now."""
         text, place, pieces = self._held + text, 0, list[str]()
         while place < len(text):
             if self._in_long_word and (rest := _NO_SPACE.match(text, place)):

@@ -7,6 +7,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from jarvis_agent.backends.languages import find_language
 from jarvis_agent.backends.outputs.validators import plural
@@ -28,24 +29,24 @@ _MISSING = {plans.NO_FILE, plans.NO_MODEL, plans.NO_TOOL, plans.NO_TASK_TYPE}
 _VOWEL = re.compile(r"(?!uni|one|eu)[aeiou]|hour", re.IGNORECASE)
 
 
-def report(
-    request: str,
-    plan: plans.Plan,
-    results: Sequence[TaskResult],
-    note: str = "",
-    available: Collection[str] = (),
-    advice: Iterable[str] = (),
-) -> Iterator[str]:
+def report(inputs: Mapping[str, Any], note: str = "", advice: Iterable[str] = ()) -> Iterator[str]:
     """The report in paragraphs: results, failures, `note` (what else would help), and repairs of the plan.
 
-    `available` are the task types that can run here; `advice` is for a plan without tasks.
+    `inputs` are those of a responder; `advice` is for a plan without tasks.
     """
-    words, has_tasks = phrases(request), bool(plan.tasks)
-    empty = _describe_empty(plan, words, available, advice)
-    outcome = describe_outcome(plan, results, words) if has_tasks else empty
+    words, plan = phrases(inputs["input"]), plan_of(inputs)
+    has_tasks = bool(plan.tasks)
+    empty = _describe_empty(plan, words, inputs.get("available") or (), advice)
+    outcome = describe_outcome(plan, inputs.get("results") or (), words) if has_tasks else empty
     repairs = [words.translated(text) for text in plan.notes if has_tasks and text not in plan.removed]
     for index, paragraph in enumerate(filter(None, [*outcome, note, _list(words.notes, repairs)])):
         yield f"\n\n{paragraph}" if index else paragraph
+
+
+def plan_of(inputs: Mapping[str, Any]) -> plans.Plan:
+    """The plan in the inputs of a responder; an empty one if there is none."""
+    plan = inputs.get("plan")
+    return plans.Plan() if plan is None else plan
 
 
 def asks_nothing(plan: plans.Plan) -> bool:

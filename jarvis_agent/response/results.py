@@ -1,6 +1,5 @@
 """The results of a run for the response prompt: shortened outputs, chosen models, and totals."""
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -10,7 +9,7 @@ from jarvis_agent.core.references import ref, refs_in, substitute_results
 from jarvis_agent.core.tasks.spec import MEDIA
 from jarvis_agent.core.text import map_texts
 from jarvis_agent.core.types import Task, TaskResult
-from jarvis_agent.llm.tokens import clip
+from jarvis_agent.llm.tokens import clip, to_json_line
 
 _ARG_TOKENS, _NOTE_TOKENS = 100, 200
 """Tokens of a text among the arguments, and of an error or note."""
@@ -25,7 +24,7 @@ def predictions(results: Sequence[TaskResult]) -> list[dict[str, Any]]:
     for result in results:
         part = result.resource("text")
         text = (part.text if part else None) or ""
-        is_in_output = _json(text) in _json(result.output)
+        is_in_output = to_json_line(text) in to_json_line(result.output)
         row = {
             "id": result.task.id,
             "task": result.task.task,
@@ -69,10 +68,6 @@ def _with_files(args: Any, files: Mapping[int, list[str]]) -> Any:
         return paths[place - 1] if 0 < place <= len(paths) else ref(task_id, place)
 
     return substitute_results(args, named)
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def file_names(results: Iterable[TaskResult]) -> dict[str, str]:

@@ -15,10 +15,10 @@ from pydantic import TypeAdapter
 
 from jarvis_agent.core.concurrency import run_cpu_bound
 from jarvis_agent.core.errors import ConfigError, UnsupportedError, describe_error
-from jarvis_agent.core.settings import Settings, read_settings
+from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.sync import run_sync
 from jarvis_agent.llm.client import LanguageModel, open_client, write_json
-from jarvis_agent.llm.prompts import PromptSource, fill, load_prompts
+from jarvis_agent.llm.prompts import fill, load_prompts
 from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.response.chain import ResponseInput, response_texts
 
@@ -50,11 +50,6 @@ class ResponseFormat:
                 f"{str(schema)[:100]}: {describe_error(error)}"
             ) from error
 
-    @classmethod
-    def of(cls, schema: Any) -> ResponseFormat:
-        """The type, if it is none already."""
-        return schema if isinstance(schema, ResponseFormat) else cls(schema)
-
     def read(self, value: Any, *, strict: bool = False) -> Any:
         """The value as the user's type; a JSON schema leaves it as it is.
 
@@ -77,40 +72,24 @@ class ResponseFormat:
 
 
 def structured_chain(
-    llm: LanguageModel,
-    response_format: Any,
-    *,
-    prompts: PromptSource | None = None,
-    settings: Settings | Mapping[str, Any] | None = None,
+    llm: LanguageModel, response_format: ResponseFormat, settings: Settings | None = None
 ) -> Runnable[ResponseInput, Any]:
     """A Runnable that writes an answer as plain JSON of a type. Its run is named "structure".
 
-    Its input is that of `response_chain`, and "answer".
-
-    Args:
-        llm: a chat model, an `init_chat_model` string, or an LLMClient; None: the configured model.
-        response_format: see `ResponseFormat`.
-        prompts: a set's name, a directory, or a template; None: as configured.
-        settings: a dict of some is enough; None: from the environment.
-
-    Raises:
-        ConfigError: the model, a prompt or the type cannot be used. Running the chain raises LLMError if the
-            model fails, or writes twice what does not fit.
+    Its input is that of `response_chain`, and "answer". Running it raises LLMError if the model fails, or
+    writes twice what does not fit.
     """
-    settings = read_settings(settings)
-    client, format_ = open_client(llm, settings), ResponseFormat.of(response_format)
-    templates = load_prompts(prompts or settings.prompts, "structure")
-    schema = json.dumps(format_.json_schema, ensure_ascii=False)
-    model = client.for_stage("structure", schema=format_.json_schema)
+    client, json_schema = open_client(llm, settings), response_format.json_schema
+    template = load_prompts(client.settings.prompts).structure
+    schema = json.dumps(json_schema, ensure_ascii=False)
+    model = client.for_stage("structure", schema=json_schema)
 
     async def write(inputs: Any, config: RunnableConfig) -> Any:
         window = await client.window()
         texts = await run_cpu_bound(response_texts, inputs, PlanRequest.of(inputs), window)
-        values = fill(
-            templates.structure, {**texts, "answer": inputs.get("answer", "")}, window, schema=schema
-        )
-        messages = (await templates.structure.aformat_prompt(**values)).to_messages()
-        return await write_json(model, messages, format_.read, config, what="structured answer")
+        values = fill(template, {**texts, "answer": inputs.get("answer", "")}, window, schema=schema)
+        messages = (await template.aformat_prompt(**values)).to_messages()
+        return await write_json(model, messages, response_format.read, config, what="structured answer")
 
     def write_now(inputs: Any, config: RunnableConfig) -> Any:
         return run_sync(write, inputs, config)

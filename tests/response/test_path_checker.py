@@ -20,7 +20,7 @@ def checked(text: str, size: int | None = None) -> str:
     checker = PathChecker(**OPTIONS)
     size = size or len(text) or 1
     shown = [checker.feed(text[start : start + size]) for start in range(0, len(text), size)]
-    return "".join(shown) + checker.finish()
+    return "".join(shown) + checker.feed("", final=True)
 
 
 def test_the_exact_name_of_a_made_file_becomes_its_path() -> None:
@@ -62,7 +62,7 @@ def test_a_path_is_held_back_until_it_is_complete() -> None:
     checker = PathChecker(**OPTIONS)
     assert checker.feed("The speech is in 1-spe") == "The speech is in "
     assert checker.feed("ech.wav, enjoy") == f"{SPEECH}, "
-    assert checker.finish() == "enjoy"
+    assert checker.feed("", final=True) == "enjoy"
 
 
 PIECES = [
@@ -100,6 +100,6 @@ def test_the_cost_grows_linearly_with_the_answer() -> None:
 
         def cost(count: int, unit: str = unit) -> int:
             checker = PathChecker(**OPTIONS)
-            return cost_of(lambda: [*map(checker.feed, [unit] * count), checker.finish()])
+            return cost_of(lambda: [*map(checker.feed, [unit] * count), checker.feed("", final=True)])
 
         assert cost(1_600) <= 5 * cost(400), unit

@@ -41,7 +41,7 @@ def said(results: Sequence[TaskResult] | TaskResult, request: str = "Look at a.j
     """The report's results, with plain spaces."""
     listed = [results] if isinstance(results, TaskResult) else results
     plan = Plan(tasks=[one.task for one in listed])
-    return "".join(report(request, plan, listed)).replace("\u00a0", " ")
+    return "".join(report({"input": request, "plan": plan, "results": listed})).replace("\u00a0", " ")
 
 
 def named(*labels: tuple[str, float | None]) -> TaskResult:
@@ -157,7 +157,7 @@ def test_a_long_text_is_cut_with_the_number_of_characters_that_are_left_out() ->
 def test_lines_that_fit_a_question_are_not_called_its_answer() -> None:
     rows = [{"answer": "Total 5.70", "similarity": 0.6, "score": None}]
     found = result("document-question-answering", rows, "Total 5.70", text="how much?", image="a.png")
-    written = "".join(report("how much?", Plan(tasks=[found.task]), [found]))
+    written = said(found, "how much?")
     assert written == "What fits the question best: Total 5.70"
 
 

@@ -69,7 +69,7 @@ FORMS = [
 @pytest.mark.parametrize(("form", "expected"), FORMS)
 def test_the_forms_of_create_agent_are_taken(form: Any, expected: Any) -> None:
     llm = ScriptedLLM({"structure": f"```json\n{REPLY}\n```"})
-    value = structured_chain(llm, form).invoke(INPUTS)
+    value = structured_chain(llm, ResponseFormat(form)).invoke(INPUTS)
     assert value == {"animal": "dog", "number": 2}
     assert ResponseFormat(form).read(value) == expected
     prompt = "".join(str(message.text) for message in llm.calls[0].messages)
@@ -80,7 +80,7 @@ def test_the_forms_of_create_agent_are_taken(form: Any, expected: Any) -> None:
 
 def test_a_reply_that_does_not_fit_goes_back_once_with_the_error() -> None:
     llm = ScriptedLLM({"structure": ['{"animal": "dog", "number": "two"}', REPLY]})
-    assert structured_chain(llm, Count).invoke(INPUTS)["number"] == 2
+    assert structured_chain(llm, ResponseFormat(Count)).invoke(INPUTS)["number"] == 2
     assert "number" in str(llm.calls[1].messages[-1].text)
 
 
@@ -89,7 +89,7 @@ def test_a_reply_that_does_not_fit_goes_back_once_with_the_error() -> None:
 def test_what_never_fits_is_an_error(form: Any, reply: str) -> None:
     llm = ScriptedLLM({"structure": [reply, reply, REPLY]})
     with pytest.raises(LLMError, match="no structured answer that fits"):
-        structured_chain(llm, form).invoke(INPUTS)
+        structured_chain(llm, ResponseFormat(form)).invoke(INPUTS)
     assert len(llm.calls) == 2
 
 
