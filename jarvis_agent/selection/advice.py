@@ -6,7 +6,6 @@ larger than `Settings.max_download`, and some have no safetensors.
 
 import csv
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from importlib.util import find_spec
@@ -36,7 +35,7 @@ def no_candidate_error(
         reasons[_MAX_REASONS:] = [Note("and {number} more", number=more)]
     helps = [*advice(settings, rejected), Note(LISTS_ALL, task=spec.name)]
     if model := recommended(spec, languages):
-        helps.append(Note("a model to start with is {model}", model=model.id))
+        helps.append(Note("a model to start with is {model}", model=model))
     return NoCandidateError(
         NO_CANDIDATE,
         rejected,
@@ -68,37 +67,20 @@ def source_key(name: str) -> Note:
     return Note("source {name}", name=name)
 
 
-@dataclass(frozen=True, slots=True)
-class RecommendedModel:
-    """A model's id on the Hub, and its licence as the Hub spells it."""
-
-    id: str
-    license: str
-    size: int | None
-    """Bytes to download; None: unknown."""
-    safetensors: bool | None
-    languages: frozenset[str] | None
-    """ISO 639-1 codes of those that it reads or writes (a translator: writes); None: it has none, or many."""
-
-
 @cache
-def recommended_models() -> dict[str, list[RecommendedModel]]:
-    """Return the recommended models of each task that has small, free ones."""
-    models: dict[str, list[RecommendedModel]] = {}
+def recommended_models() -> list[dict[str, str]]:
+    """Return the rows of recommended.csv: small, free models of the tasks that have some."""
     text = files(__package__).joinpath("recommended.csv").read_text(encoding="utf-8")
-    for row in csv.DictReader(text.splitlines()):
-        model = RecommendedModel(
-            row["model"],
-            row["license"],
-            int(row["megabytes"]) * 1_000_000 if row["megabytes"] else None,
-            {"yes": True, "no": False}.get(row["safetensors"]),
-            frozenset(row["languages"].split()) or None,
-        )
-        models.setdefault(row["task"], []).append(model)
-    return models
+    return list(csv.DictReader(text.splitlines()))
 
 
-def recommended(spec: TaskSpec, languages: Set[str] = frozenset()) -> RecommendedModel | None:
-    """Return a model for a task, or for the task whose models it shares, that knows these languages."""
-    models = recommended_models().get(spec.models_of or spec.name, [])
-    return next((model for model in models if model.languages is None or languages <= model.languages), None)
+def recommended(spec: TaskSpec, languages: Set[str] = frozenset()) -> str | None:
+    """Return the id of a model for a task, or for the task whose models it shares.
+
+    It reads these languages, or writes them if it is a translator; for most tasks, the row has none.
+    """
+    for row in recommended_models():
+        known = row["languages"].split()
+        if row["task"] == (spec.models_of or spec.name) and (not known or languages <= set(known)):
+            return row["model"]
+    return None

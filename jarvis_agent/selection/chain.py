@@ -136,10 +136,6 @@ class SelectionChain(AsyncRunnable[dict[str, Any], ModelChoice]):
         """The graph of the chain: prompt, model, parser."""
         return self._chain([]).get_graph(config)
 
-    def get_prompts(self, config: RunnableConfig | None = None) -> list[BasePromptTemplate[Any]]:
-        """The prompt."""
-        return [self.template]
-
     def _chain(self, candidates: Sequence[Candidate]) -> Runnable[Any, ModelChoice]:
         ids = [candidate.id for candidate in candidates]
         schema = {

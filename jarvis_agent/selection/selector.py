@@ -12,11 +12,12 @@ import asyncio
 import copy
 import logging
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 from weakref import WeakKeyDictionary
 
+from langchain_core.decisions import BaseDecisionModel
 from langchain_core.exceptions import OutputParserException
 from langchain_core.runnables import Runnable
 
@@ -83,7 +84,9 @@ class ModelSelector:
         self._settings = settings
         if selector is None and llm is not None and settings.selection != "rank" and not is_small(llm.model):
             selector = selection_chain(llm, settings=settings)
-        self._chain = _selector(selector)
+        elif isinstance(selector, BaseDecisionModel):
+            selector = decision_selector(selector)
+        self._chain: Runnable[Any, Any] | None = to_runnable(selector, "selector")
         self._store = open_store()
         self._vectors = CardVectors(settings, self._store)
         self.pins = read_pins(pins or {})
@@ -243,7 +246,7 @@ class ModelSelector:
         )
         return selection.model_copy(update={"note": note, "rejected": {**rejected, **selection.rejected}})
 
-    async def _select_pinned(self, pin: Pin, query: SelectionQuery) -> Selection:
+    async def _select_pinned(self, pin: Candidate, query: SelectionQuery) -> Selection:
         candidate, failed = await self._look_up(pin, query.spec)
         # The user chose the model, so only the settings are checked, not the request.
         bare = SelectionQuery(
@@ -261,36 +264,27 @@ class ModelSelector:
         shortlist, why = replace(shortlist, rejected=failed), Note("it was pinned by the user")
         return _selection(shortlist.candidates[0], shortlist, why, "pinned", query)
 
-    async def _look_up(self, pin: Pin, spec: TaskSpec) -> tuple[Candidate, dict[str, str]]:
+    async def _look_up(self, pin: Candidate, spec: TaskSpec) -> tuple[Candidate, dict[str, str]]:
         """Return a pinned model with what the sources know about it, and the errors of sources."""
-        if pin.path is not None or pin.space:
-            return pin.candidate(spec), {}
+        if pin.path or pin.backend:
+            return pin, {}
         candidates, failed = await self._ask_sources(spec)
         if listed := next((each for each in candidates if each.id.lower() == pin.id.lower()), None):
-            return pin.at_revision(listed), failed
+            return at_revision(listed, pin.revision), failed
         remote = [source for source in self._sources if isinstance(source, RemoteSource)]
         remote = [source for source in remote if source_key(source.name) not in failed]
         for source in remote:
             lookup = source.find(spec, pin.id, pin.revision)
             try:
                 if (candidate := await ask_source(source, lookup, self._settings)) is not None:
-                    return pin.at_revision(candidate), failed
+                    return at_revision(candidate, pin.revision), failed
             except Exception as error:
                 failed[source_key(source.name)] = describe_error(error)
         if remote and not failed and not self._settings.offline:
             raise NoCandidateError(
                 f"no source knows the model {pin.id}, which is pinned for {spec.name}; check its spelling"
             )
-        return pin.candidate(spec), failed
-
-
-def _selector(selector: Any) -> Runnable[Any, Any] | None:
-    """What the user passed, or the language model's chain, as a Runnable. Raises ConfigError."""
-    if isinstance(selector, Runnable) and not isinstance(selector, SelectionChain):
-        from langchain_core.decisions import BaseDecisionModel
-
-        selector = decision_selector(selector) if isinstance(selector, BaseDecisionModel) else selector
-    return to_runnable(selector, "selector")
+        return pin, failed
 
 
 def _explain_failure(error: Exception) -> str:
@@ -336,39 +330,25 @@ def _reason_of_rank(shortlist: Shortlist) -> Note:
     return Note("it is the first of {number} candidates ({lead})", number=count, lead=lead)
 
 
-@dataclass(frozen=True, slots=True)
-class Pin:
-    """A pinned model."""
-
-    id: str
-    revision: str | None = None
-    path: Path | None = None
-    space: bool = False
-
-    def candidate(self, spec: TaskSpec) -> Candidate:
-        """Return the pinned model with what its id or files tell."""
-        fields: dict[str, Any] = {"revision": self.revision}
-        if self.path:
-            fields = model_card.model_at(self.path)
-        elif self.space:
-            fields = {"backend": "spaces", "local": is_loopback(self.id), "metadata": {"space": self.id}}
-        return Candidate(id=self.id, task=spec.name, source="pinned", **fields)
-
-    def at_revision(self, candidate: Candidate) -> Candidate:
-        """Return the candidate at the pinned revision; it is local only if that revision is downloaded."""
-        if self.revision in (None, candidate.revision):
-            return candidate
-        path = candidate.metadata.get("revisions", {}).get(self.revision)
-        location = {"local": path is not None, "path": Path(path) if path else None}
-        return candidate.model_copy(update={"revision": self.revision, **location})
+def at_revision(candidate: Candidate, revision: str | None) -> Candidate:
+    """Return a candidate at a revision; it is local only if that revision is downloaded."""
+    if revision in (None, candidate.revision):
+        return candidate
+    path = candidate.metadata.get("revisions", {}).get(revision)
+    location = {"local": path is not None, "path": Path(path) if path else None}
+    return candidate.model_copy(update={"revision": revision, **location})
 
 
-def read_pins(pins: Mapping[str, str], *, paths: bool = True) -> dict[str, Pin]:
-    """Return the pins by task name; without `paths`, all are ids of the Hub. Raises ConfigError."""
-    return {known_task(name).name: _read_pin(text, paths) for name, text in pins.items()}
+def read_pins(pins: Mapping[str, str], *, paths: bool = True) -> dict[str, Candidate]:
+    """Return the pinned models by task name, with what their ids or files tell.
+
+    Without `paths`, all are ids of the Hub. Raises ConfigError.
+    """
+    models = {known_task(name).name: _read_pin(text, paths) for name, text in pins.items()}
+    return {name: Candidate(task=name, source="pinned", **fields) for name, fields in models.items()}
 
 
-def _read_pin(text: str, paths: bool) -> Pin:
+def _read_pin(text: str, paths: bool) -> dict[str, Any]:
     name, _, revision = text.partition("@")
     if not paths:  # of a client, who would learn which paths exist
         from huggingface_hub.errors import HFValidationError
@@ -379,9 +359,10 @@ def _read_pin(text: str, paths: bool) -> Pin:
         except HFValidationError as error:
             raise ConfigError(f"{text!r} is no id of a model on the Hub, such as 'org/name'") from error
     elif text.startswith(_SPACE) and text != _SPACE:
-        return Pin(text.removeprefix(_SPACE), space=True)
+        space = text.removeprefix(_SPACE)
+        return {"id": space, "backend": "spaces", "local": is_loopback(space), "metadata": {"space": space}}
     elif text.strip() and (path := Path(text).expanduser()).exists():
-        return Pin(text, path=path)
+        return {"id": text, **model_card.model_at(path), "path": path.absolute()}
     elif not text.strip() or text.startswith(("/", ".", "~")):
         raise ConfigError(f"the pinned model {text!r} is neither an id of the Hub nor an existing path")
-    return Pin(name, revision or None)
+    return {"id": name, "revision": revision or None}

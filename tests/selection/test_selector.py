@@ -21,7 +21,7 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate, Selection, Task
 from jarvis_agent.selection.chain import ModelChoice, selection_chain
-from jarvis_agent.selection.selector import ModelSelector, Pin, read_pins
+from jarvis_agent.selection.selector import ModelSelector, at_revision, read_pins
 from jarvis_agent.selection.sources.hub import HubSource
 from jarvis_agent.selection.sources.registered import RegisteredSource
 from jarvis_agent.testing import FakeBackend, FakeSource, HubDouble, ScriptedLLM
@@ -321,8 +321,8 @@ async def test_a_pin_is_checked_against_the_settings_but_not_the_request() -> No
 
 def test_pins_are_parsed_once_and_errors_are_immediate() -> None:
     assert read_pins({DETECTION: "facebook/detr@v1.0", "Image Cls": "google/vit"}) == {
-        DETECTION: Pin("facebook/detr", "v1.0"),
-        "image-classification": Pin("google/vit"),
+        DETECTION: model("facebook/detr", source="pinned", revision="v1.0"),
+        "image-classification": model("google/vit", "image-classification", source="pinned"),
     }
     for text in ("/no/such/model", "./nothing", "~/nothing-at-all", "", " "):
         with pytest.raises(ConfigError, match="neither an id of the Hub nor an existing path"):
@@ -336,8 +336,10 @@ def test_a_pin_that_may_be_no_path_is_not_looked_up_as_one(
 ) -> None:
     (tmp_path / "org" / "name").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
-    assert read_pins({DETECTION: "org/name"})[DETECTION].path == Path("org/name")
-    assert read_pins({DETECTION: "org/name@v1"}, paths=False) == {DETECTION: Pin("org/name", "v1")}
+    assert read_pins({DETECTION: "org/name"})[DETECTION].path == tmp_path / "org/name"
+    assert read_pins({DETECTION: "org/name@v1"}, paths=False) == {
+        DETECTION: model("org/name", source="pinned", revision="v1")
+    }
     for text in (str(tmp_path), "./org", "org/name/", "org/../org", "~/x", "space:org/name", "", "a b/c"):
         with pytest.raises(ConfigError, match="no id of a model on the Hub"):
             read_pins({DETECTION: text}, paths=False)
@@ -346,12 +348,12 @@ def test_a_pin_that_may_be_no_path_is_not_looked_up_as_one(
 def test_a_pinned_revision_is_local_only_if_it_is_downloaded() -> None:
     revisions = {"revisions": {"v1": "/v1"}}
     cached = model("a/b", local=True, path=Path("/main"), revision="abc", metadata=revisions)
-    assert Pin("a/b").at_revision(cached) is cached
-    downloaded, remote = Pin("a/b", "v1").at_revision(cached), Pin("a/b", "v2").at_revision(cached)
+    assert at_revision(cached, None) is cached
+    downloaded, remote = at_revision(cached, "v1"), at_revision(cached, "v2")
     assert (downloaded.local, downloaded.path) == (True, Path("/v1"))
     assert (remote.local, remote.path, remote.revision) == (False, None, "v2")
     registered = model("a/b", local=True, path=Path("/mine"), revision="v3")
-    assert Pin("a/b", "v3").at_revision(registered) is registered
+    assert at_revision(registered, "v3") is registered
 
 
 async def test_models_of_the_hub_are_ranked_with_the_users_own(hub: HubDouble) -> None:

@@ -179,10 +179,11 @@ async def test_the_models_file_precedes_the_other_sources(
 
 
 def test_recommended_models_are_for_tasks_with_models_and_have_ids_of_the_hub() -> None:
-    for task, models in recommended_models().items():
-        assert TASKS[task].needs_model, task
-        assert not TASKS[task].models_of, task
-        assert all(re.fullmatch(r"[\w.-]+/[\w.-]+", model.id) and model.license for model in models), task
+    for row in recommended_models():
+        assert TASKS[row["task"]].needs_model, row
+        assert not TASKS[row["task"]].models_of, row
+        assert re.fullmatch(r"[\w.-]+/[\w.-]+", row["model"]), row
+        assert row["license"], row
     assert recommended(TASKS["openpose-control"]) == recommended(TASKS["keypoint-detection"]) is not None
     assert recommended(TASKS["crop-image"]) is None
 

@@ -36,7 +36,7 @@ from jarvis_agent.interfaces.experts import hub_api
 from jarvis_agent.interfaces.experts.hub_api import Fields, InferenceRequest
 from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.selection.placement import place
-from jarvis_agent.selection.selector import Pin
+from jarvis_agent.selection.selector import at_revision
 from jarvis_agent.selection.sources import default_sources
 from jarvis_agent.selection.sources.base import RemoteSource, ask_source, list_candidates
 
@@ -146,7 +146,7 @@ class ExpertRunner:
         """The model for the task that fits the fields best; its arguments and options."""
         named, task = _MODEL.fullmatch(request.model), find_task(request.task)
         specs = [task] if task else [] if request.task else [*TASKS.values()]
-        models = await self._known(Pin(named[1], named[2]), specs) if named else []
+        models = await self._known(named[1], named[2], specs) if named else []
         if not models:
             what = f" for {request.task[:80]}" if request.task else ""
             raise HTTPException(404, f"this server has no model {request.model[:200]}{what}")
@@ -156,17 +156,17 @@ class ExpertRunner:
             raise errors.BadInputError(f"{model.task} by {model.id} needs {', '.join(missing)}")
         return model, arguments, options
 
-    async def _known(self, pin: Pin, specs: Sequence[TaskSpec]) -> list[Candidate]:
+    async def _known(self, name: str, revision: str | None, specs: Sequence[TaskSpec]) -> list[Candidate]:
         """The models of an id on this machine; for a single task, otherwise the one of the Hub."""
         here = [source for source in self._sources if not isinstance(source, RemoteSource)]
         asking = (list_candidates(source, spec, 1_000, self.settings) for spec in specs for source in here)
         lists = [await answer for answer in asking]
-        models = [model for listed in lists for model in listed if model.id.lower() == pin.id.lower()]
+        models = [model for listed in lists for model in listed if model.id.lower() == name.lower()]
         for source in self._sources:
             if isinstance(source, RemoteSource) and not models and len(specs) == 1:
-                look = source.find(specs[0], pin.id, pin.revision)
+                look = source.find(specs[0], name, revision)
                 models += filter(None, [await ask_source(source, look, self.settings)])
-        return [pin.at_revision(model) for model in models]
+        return [at_revision(model, revision) for model in models]
 
 
 def _respond(raw: Any, call: Call, folder: Path | None, top_k: int | None) -> Response:
