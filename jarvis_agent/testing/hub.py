@@ -13,12 +13,13 @@ import hashlib
 import json
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, NoReturn
 from unittest.mock import patch
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -41,36 +42,53 @@ class HubRequest:
 
 @dataclass(slots=True)
 class Reply:
-    """A response; `stall`: where it stops until the double is closed."""
+    """A response. A body in pieces is sent as they come; an exception that one raises breaks it off."""
 
     status: int = 200
-    body: bytes = b""
+    body: bytes | Iterable[bytes] = b""
     headers: dict[str, str] = field(default_factory=dict)
-    stall: Literal["start", "middle"] | None = None
 
 
 class ReplyServer(ThreadingHTTPServer):
-    """Answers requests on a free port of this machine, until `close`."""
+    """Answers requests on a free port of this machine, until its `with` block ends.
+
+    `handle`, or a subclass, returns the reply to a request, in a thread for each connection.
+    """
 
     daemon_threads = True
 
-    def __init__(self, handle: Callable[[HubRequest], Reply]) -> None:
-        """`handle` returns the reply to a request; it is called in a thread for each connection."""
+    def __init__(self, handle: Callable[[HubRequest], Reply] | None = None) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.handle_hub_request = handle
+        self._handle = handle
         self.closing = threading.Event()
-        self._thread = threading.Thread(target=self.serve_forever, args=(0.02,), name="hub-double")
+        self._thread = threading.Thread(
+            target=self.serve_forever, args=(0.02,), name="hub-double", daemon=True
+        )
         self._thread.start()
 
-    def close(self) -> None:
-        """Stop serving; stalled replies end."""
+    def __exit__(self, *_: object) -> None:
         self.closing.set()
         self.shutdown()
         self._thread.join()
         self.server_close()
 
+    @property
+    def url(self) -> str:
+        """Its address, without a slash at the end."""
+        return f"http://127.0.0.1:{self.server_port}"
+
+    def handle(self, request: HubRequest) -> Reply:
+        """The reply to a request."""
+        assert self._handle is not None
+        return self._handle(request)
+
+    def hang(self) -> NoReturn:
+        """Leave a client without an answer until the server closes."""
+        self.closing.wait()
+        raise ConnectionAbortedError("the server closes")
+
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore clients that disconnect."""
+        """Ignore connections that break."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -86,25 +104,19 @@ class _Handler(BaseHTTPRequestHandler):
             headers={name.lower(): value for name, value in self.headers.items()},
             body=self.rfile.read(int(self.headers.get("Content-Length") or 0)),
         )
-        reply = self.server.handle_hub_request(request)
-        if reply.stall == "start":
-            self.server.closing.wait()
-            self.close_connection = True
-            return
+        reply = self.server.handle(request)
+        headers, body = dict(reply.headers), reply.body
+        if isinstance(body, bytes):
+            headers["Content-Length"], body = str(len(body)), [body]
+        is_chunked = "Content-Length" not in headers
+        if is_chunked:
+            headers["Transfer-Encoding"] = "chunked"
         self.send_response(reply.status)
-        for name, value in {**reply.headers, "Content-Length": str(len(reply.body))}.items():
+        for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()
-        if self.command == "HEAD":
-            return
-        half = len(reply.body) // 2
-        self.wfile.write(reply.body[:half])
-        if reply.stall == "middle":
-            self.wfile.flush()
-            self.server.closing.wait()
-            self.close_connection = True
-            return
-        self.wfile.write(reply.body[half:])
+        for piece in chain(body, [b""]) if self.command != "HEAD" else ():
+            self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece) if is_chunked else piece)
 
     do_GET = do_HEAD = do_POST = _handle  # noqa: N815 - the names that http.server looks for
 
@@ -132,12 +144,11 @@ class HubModel:
 @dataclass(slots=True)
 class _Rule:
     part: str
-    reply: Reply | None
-    stall: Literal["start", "middle"] | None
+    reply: Callable[[HubRequest], Reply]
     left: int | None
 
 
-class HubDouble:
+class HubDouble(ReplyServer):
     """A Hugging Face Hub on this machine, with lists, cards, downloads, and hosted inference.
 
     `url` is its endpoint, for `HfApi(endpoint=...)`, or HF_ENDPOINT of another process (together with
@@ -149,21 +160,7 @@ class HubDouble:
         self.models: dict[str, HubModel] = {}
         self._rules: list[_Rule] = []
         self._lock = threading.Lock()
-        self._server: ReplyServer | None = None
-
-    def __enter__(self) -> Self:
-        self._server = ReplyServer(lambda request: self.handle(request))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._server:
-            self._server.close()
-
-    @property
-    def url(self) -> str:
-        """Its address, without a slash at the end."""
-        assert self._server is not None, "enter the double first: with HubDouble() as hub"
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        super().__init__()
 
     @contextmanager
     def redirected(self) -> Iterator[None]:
@@ -246,13 +243,24 @@ class HubDouble:
         kind = "application/octet-stream" if isinstance(body, bytes) else "application/json"
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         reply = Reply(status, data, {"Content-Type": kind, **(headers or {})})
-        self._rules.append(_Rule(part, reply, None, times))
+        self._rules.append(_Rule(part, lambda _: reply, times))
 
     def stall(
         self, part: str, *, where: Literal["start", "middle"] = "start", times: int | None = None
     ) -> None:
         """Stop responding to requests whose path contains `part`: before the answer, or in its middle."""
-        self._rules.append(_Rule(part, None, where, times))
+
+        def half_of(request: HubRequest) -> Reply:
+            reply = self._route(request)
+            whole = b"".join([reply.body] if isinstance(reply.body, bytes) else reply.body)
+
+            def pieces() -> Iterator[bytes]:
+                yield whole[: len(whole) // 2]
+                self.hang()
+
+            return Reply(reply.status, pieces(), {**reply.headers, "Content-Length": str(len(whole))})
+
+        self._rules.append(_Rule(part, half_of if where == "middle" else lambda _: self.hang(), times))
 
     def handle(self, request: HubRequest) -> Reply:
         """The answer to a request."""
@@ -261,11 +269,7 @@ class HubDouble:
             rule = next((s for s in self._rules if s.part in request.path and s.left != 0), None)
             if rule and rule.left:
                 rule.left -= 1
-        if rule and rule.reply:
-            return rule.reply
-        reply = self._route(request)
-        reply.stall = rule.stall if rule else None
-        return reply
+        return rule.reply(request) if rule else self._route(request)
 
     def _route(self, request: HubRequest) -> Reply:
         if request.method == "POST":

@@ -81,7 +81,7 @@ def first_candidate(given: Any) -> str:
     return json.dumps({"id": models[0], "reason": "it is the first"})
 
 
-Piece = str | float | BaseException | AIMessageChunk
+Piece = float | AIMessageChunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +153,8 @@ class ScriptedLLM(BaseChatModel):
         for piece in self._pieces(messages, kwargs):
             if isinstance(piece, float):
                 time.sleep(piece)
-                continue
-            yield _chunk(piece)
+            else:
+                yield ChatGenerationChunk(message=piece)
 
     async def _astream(
         self,
@@ -166,8 +166,8 @@ class ScriptedLLM(BaseChatModel):
         for piece in self._pieces(messages, kwargs):
             if isinstance(piece, float):
                 await asyncio.sleep(piece)
-                continue
-            yield _chunk(piece)
+            else:
+                yield ChatGenerationChunk(message=piece)
 
     def _pieces(self, messages: Sequence[BaseMessage], kwargs: Mapping[str, Any]) -> Iterator[Piece]:
         """The pieces of the next reply, with pauses as floats and the token counts last."""
@@ -197,7 +197,7 @@ class ScriptedLLM(BaseChatModel):
         for place in range(0, len(piece), size):
             if self.delay:
                 yield self.delay
-            yield piece[place : place + size]
+            yield AIMessageChunk(content=piece[place : place + size])
 
 
 def _tool_calls(message: AIMessage) -> AIMessageChunk:
@@ -211,8 +211,3 @@ def _tool_calls(message: AIMessage) -> AIMessageChunk:
         additional_kwargs=message.additional_kwargs,
         response_metadata=message.response_metadata,
     )
-
-
-def _chunk(piece: Piece) -> ChatGenerationChunk:
-    message = piece if isinstance(piece, AIMessageChunk) else AIMessageChunk(content=str(piece))
-    return ChatGenerationChunk(message=message)

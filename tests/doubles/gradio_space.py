@@ -9,10 +9,10 @@ It speaks as much of Gradio's protocol (5, "sse_v3") as gradio_client uses.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from jarvis_agent.testing.hub import HubRequest, Reply, ReplyServer
 
@@ -41,8 +41,8 @@ class _Function:
         return default if name in self.defaults else {}
 
 
-@dataclass(slots=True)
-class SpaceDouble:
+@dataclass(eq=False)
+class SpaceDouble(ReplyServer):
     """See the module.
 
     Attributes:
@@ -63,7 +63,9 @@ class SpaceDouble:
     redirects: dict[str, str] = field(default_factory=dict)
     prefix: str = _API
     waiting: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)
-    _server: ReplyServer | None = None
+
+    def __post_init__(self) -> None:
+        super().__init__()
 
     def add(
         self,
@@ -80,20 +82,7 @@ class SpaceDouble:
         """
         self.functions[api_name] = _Function(takes, gives, answer, defaults)
 
-    @property
-    def url(self) -> str:
-        assert self._server is not None, "enter the double first: with SpaceDouble() as space"
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def __enter__(self) -> Self:
-        self._server = ReplyServer(self._reply)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        assert self._server is not None
-        self._server.close()
-
-    def _reply(self, request: HubRequest) -> Reply:
+    def handle(self, request: HubRequest) -> Reply:
         self.headers.append(request.headers)
         endpoint = request.path.removeprefix(_API)
         if request.path == "/config":
@@ -111,7 +100,7 @@ class SpaceDouble:
             event, asked = self.waiting[request.query["session_hash"][0]]
             stream = {"Content-Type": "text/event-stream"}
             if self.silent:
-                return Reply(200, b"\n\n\n\n", stream, stall="middle")
+                return Reply(200, self._silence(), stream)
             messages = [self.run(event, asked), {"msg": "close_stream"}]
             body = "".join(f"data: {json.dumps(message)}\n\n" for message in messages)
             return Reply(200, body.encode(), stream)
@@ -123,6 +112,10 @@ class SpaceDouble:
         if endpoint == "/cancel":
             self.cancelled.append(request.json["event_id"])
         return _json({"success": True}) if request.method == "POST" else _json({"error": "not found"}, 404)
+
+    def _silence(self) -> Iterator[bytes]:
+        yield b"\n\n"
+        self.hang()
 
     def config(self) -> dict[str, Any]:
         """What a client reads first: the components, and the functions between them."""

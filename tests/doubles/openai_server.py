@@ -12,13 +12,12 @@ is told from the title of the prompt, as in the sets "default" and "paper".
 """
 
 import json
-import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from typing import Any, NoReturn
 
+from jarvis_agent.testing.hub import HubRequest, Reply, ReplyServer
 from jarvis_agent.testing.llm import Script
 
 
@@ -78,7 +77,7 @@ _TITLES = (
 )
 
 
-class OpenAIDouble:
+class OpenAIDouble(ReplyServer):
     """The server; runs while its `with` block is open.
 
     Args:
@@ -106,30 +105,32 @@ class OpenAIDouble:
         self.key = key
         self.rejects = rejects
         self.chunk = chunk
-        self.closing = threading.Event()
         self._script = Script(replies)
-        self._server: ThreadingHTTPServer | None = None
+        super().__init__()
 
     @property
     def base_url(self) -> str:
-        assert self._server is not None, "the double runs only inside its with block"
-        return f"http://127.0.0.1:{self._server.server_port}/v1"
+        return f"{self.url}/v1"
 
     def stages(self) -> list[str]:
         return [request.stage for request in self.requests]
 
-    def __enter__(self) -> Self:
-        handler = type("Handler", (_Handler,), {"double": self})
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        assert self._server is not None
-        self.closing.set()
-        self._server.shutdown()
-        self._server.server_close()
+    def handle(self, request: HubRequest) -> Reply:
+        if request.method == "GET":
+            self.asked.append(request.path)
+            listed = {"object": "list", "data": [{"id": "double", "object": "model"}]}
+            return _json(self.answers.get(request.path, listed))
+        received = Received(request.json, request.headers.get("authorization", "").removeprefix("Bearer "))
+        reply = self.answer(received)
+        if isinstance(reply, Failure):
+            error = {"message": reply.message, "type": "double", "code": str(reply.status)}
+            response = _json({"error": error}, reply.status)
+            if reply.retry_after is not None:
+                response.headers["Retry-After"] = str(reply.retry_after)
+            return response
+        if received.body.get("stream"):
+            return Reply(200, self._stream(received, reply), {"Content-Type": "text/event-stream"})
+        return self._whole(received, reply)
 
     def answer(self, request: Received) -> Any:
         """The reply to a request: a Failure, or a tuple of pieces."""
@@ -145,104 +146,55 @@ class OpenAIDouble:
             return Failure(400, str(error))
         return reply if isinstance(reply, tuple | Failure) else (reply,)
 
-    def cut(self, text: str) -> Iterator[str]:
-        size = self.chunk or len(text) or 1
-        return (text[place : place + size] for place in range(0, len(text), size))
-
-
-class _Handler(BaseHTTPRequestHandler):
-    double: OpenAIDouble
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Log nothing."""
-
-    def do_GET(self) -> None:
-        self.double.asked.append(self.path)
-        listed = {"object": "list", "data": [{"id": "double", "object": "model"}]}
-        self._json(200, self.double.answers.get(self.path, listed))
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        request = Received(body, self.headers.get("Authorization", "").removeprefix("Bearer "))
-        reply = self.double.answer(request)
-        if isinstance(reply, Failure):
-            self._fail(reply)
-        elif body.get("stream"):
-            self._stream(request, reply)
-        else:
-            self._whole(request, reply)
-
-    def _fail(self, failure: Failure) -> None:
-        wait = {} if failure.retry_after is None else {"Retry-After": str(failure.retry_after)}
-        error = {"message": failure.message, "type": "double", "code": str(failure.status)}
-        self._json(failure.status, {"error": error}, wait)
-
-    def _json(self, status: int, data: Any, headers: Mapping[str, str] | None = None) -> None:
-        content = json.dumps(data).encode()
-        self.send_response(status)
-        for name, value in {"Content-Type": "application/json", **(headers or {})}.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def _whole(self, request: Received, reply: tuple[Any, ...]) -> None:
+    def _whole(self, request: Received, reply: tuple[Any, ...]) -> Reply:
         said = "".join(piece for piece in reply if isinstance(piece, str))
         refusal = "I cannot help with that." if REFUSE in reply else None
         if DROP in reply or GARBAGE in reply or HANG in reply:
             self._break(HANG in reply)
-            return
         message: dict[str, Any] = {"role": "assistant", "content": said, "refusal": refusal}
         if uses := _tool_uses(reply):
             message["tool_calls"] = uses
         choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if uses else "stop"}
-        self._json(200, _envelope("chat.completion", [choice], _usage(request, said)))
+        return _json(_envelope("chat.completion", [choice], _usage(request, said)))
 
-    def _stream(self, request: Received, reply: tuple[Any, ...]) -> None:
-        self.send_response(200)
-        self.send_header("Content-Type", "text/event-stream")
-        self.send_header("Transfer-Encoding", "chunked")
-        self.end_headers()
-        self._event(_delta({"role": "assistant", "content": ""}))
+    def _stream(self, request: Received, reply: tuple[Any, ...]) -> Iterator[bytes]:
+        yield _event(_delta({"role": "assistant", "content": ""}))
         said = ""
         for piece in reply:
             if isinstance(piece, int | float):
-                self.double.closing.wait(piece)
+                self.closing.wait(piece)
             elif piece is GARBAGE:
-                self._send(b"data: \xff\xfe{not json\n\n")
+                yield b"data: \xff\xfe{not json\n\n"
             elif piece is REFUSE:
-                self._event(_delta({"refusal": "I cannot help with that."}))
+                yield _event(_delta({"refusal": "I cannot help with that."}))
             elif isinstance(piece, Mishap):
                 self._break(piece is HANG)
-                return
             elif not isinstance(piece, ToolUse):
                 said += piece
-                for part in self.double.cut(piece):
-                    self._event(_delta({"content": part}))
+                size = self.chunk or len(piece) or 1
+                for place in range(0, len(piece), size):
+                    yield _event(_delta({"content": piece[place : place + size]}))
         if uses := _tool_uses(reply):
-            self._event(_delta({"tool_calls": uses}))
+            yield _event(_delta({"tool_calls": uses}))
         ending = "content_filter" if REFUSE in reply else "tool_calls" if uses else "stop"
-        self._event(_delta({}, ending))
+        yield _event(_delta({}, ending))
         if (request.body.get("stream_options") or {}).get("include_usage"):
-            self._event(_envelope("chat.completion.chunk", [], _usage(request, said)))
-        self._send(b"data: [DONE]\n\n")
-        self._send(b"")
+            yield _event(_envelope("chat.completion.chunk", [], _usage(request, said)))
+        yield b"data: [DONE]\n\n"
 
-    def _break(self, hang: bool) -> None:
-        """Break the reply off, at once or when the server closes."""
+    def _break(self, hang: bool) -> NoReturn:
+        """Break the connection off, at once or when the server closes."""
         if hang:
-            self.double.closing.wait()
-        self.close_connection = True
+            self.hang()
+        raise ConnectionAbortedError
 
-    def _event(self, data: Any) -> None:
-        self._send(b"data: " + json.dumps(data).encode() + b"\n\n")
 
-    def _send(self, content: bytes) -> None:
-        try:
-            self.wfile.write(b"%x\r\n%s\r\n" % (len(content), content))
-        except (BrokenPipeError, ConnectionResetError):
-            self.close_connection = True
+def _event(data: Any) -> bytes:
+    return b"data: " + json.dumps(data).encode() + b"\n\n"
+
+
+def _json(data: Any, status: int = 200) -> Reply:
+    return Reply(status, json.dumps(data).encode(), {"Content-Type": "application/json"})
 
 
 def _tool_uses(reply: tuple[Any, ...]) -> list[dict[str, Any]]:

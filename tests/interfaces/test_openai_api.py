@@ -8,7 +8,7 @@ import re
 import threading
 import wave
 from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing, closing
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -309,8 +309,8 @@ def test_a_run_that_takes_too_long_is_a_timeout(
 def test_a_public_image_is_fetched(tmp_path: Path) -> None:
     agent = agent_of(tmp_path, RESULTS, allow_private_urls=True)  # loopback stands for the internet
     image = Reply(200, CAT.read_bytes(), {"Content-Type": "image/jpeg"})
-    with closing(ReplyServer(lambda request: image)) as internet, live_server(agent) as live:
-        url = f"http://127.0.0.1:{internet.server_port}/a.jpg"
+    with ReplyServer(lambda request: image) as internet, live_server(agent) as live:
+        url = f"{internet.url}/a.jpg"
         live.script["plan"] = plan_for(url)
         live.ask([{"role": "user", "content": [{"type": "text", "text": QUESTION}, image_part(url)]}])
         assert live.backend.calls[0].inputs["image"].path.read_bytes() == CAT.read_bytes()

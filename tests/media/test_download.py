@@ -8,7 +8,7 @@ import socket
 import ssl
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import closing, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +49,8 @@ PRIVATE = [
 
 @pytest.fixture
 def server() -> Iterator[str]:
-    with closing(ReplyServer(lambda request: REPLIES.get(request.path, Reply(404)))) as server:
-        yield f"http://127.0.0.1:{server.server_port}"
+    with ReplyServer(lambda request: REPLIES.get(request.path, Reply(404))) as server:
+        yield server.url
 
 
 def _url(host: str) -> str:
@@ -180,7 +180,7 @@ async def test_the_certificate_of_a_checked_address_must_have_the_host_name(
     monkeypatch.setattr(download, "_is_public", lambda address: True)
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
     hosts: list[str] = []
-    with closing(ReplyServer(lambda request: hosts.append(request.headers["host"]) or Reply())) as shop:
+    with ReplyServer(lambda request: hosts.append(request.headers["host"]) or Reply()) as shop:
         shop.socket = context.wrap_socket(shop.socket, server_side=True)
         for host in ("other.example", "shop.example"):
             refused = pytest.raises(InputError, match="certificate") if host[0] == "o" else nullcontext()
@@ -198,12 +198,12 @@ async def test_a_proxy_gets_the_host_name_and_never_a_private_address(
     private = {"inside.example": "10.0.0.1"}
     _resolving(monkeypatch, lambda name: [private.get(name, "8.8.8.8")])
     hosts: list[str] = []
-    with closing(ReplyServer(lambda request: hosts.append(request.headers["host"]) or Reply())) as proxy:
+    with ReplyServer(lambda request: hosts.append(request.headers["host"]) or Reply()) as proxy:
         for variable in ("HTTP_PROXY", "ALL_PROXY", "http_proxy"):
             with monkeypatch.context() as patched:
-                patched.setenv(variable, f"http://127.0.0.1:{proxy.server_port}")
+                patched.setenv(variable, proxy.url)
                 await fetch("http://shop.example/a.txt", tmp_path / "x", Settings())
-        monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{proxy.server_port}")
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
         with pytest.raises(ForbiddenError, match="private address"):
             await fetch("http://inside.example/a.txt", tmp_path / "x", Settings())
     assert hosts == ["shop.example"] * 3

@@ -1,7 +1,6 @@
 """Tools called alone or by another agent: their place in traces, their errors, the files they may read."""
 
 import base64
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -186,8 +185,8 @@ def test_allowed_directories_are_read_beside_the_working_directory(
 
 def test_a_tool_fetches_a_url_unless_its_address_is_private(home: Path) -> None:
     image = Reply(body=(home / "a.jpg").read_bytes())
-    with closing(ReplyServer(lambda request: image)) as server:
-        url = f"http://127.0.0.1:{server.server_port}/a.jpg"
+    with ReplyServer(lambda request: image) as server:
+        url = f"{server.url}/a.jpg"
         public = tools_of(home, allow_private_urls=True)  # stands for a public address
         assert public["image-to-text"].invoke({"image": url}) == CAPTION
         assert "private" in tools_of(home)["image-to-text"].invoke({"image": url})

@@ -144,14 +144,11 @@ def test_gemini_gets_a_type_for_each_argument_and_each_item() -> None:
         asked.append(request.json)
         return Reply(200, json.dumps(reply).encode(), {"Content-Type": "application/json"})
 
-    server = ReplyServer(answer)
-    try:
-        url = f"http://127.0.0.1:{server.server_address[1]}"
-        model = genai.ChatGoogleGenerativeAI(model="gemini-2.5-flash", google_api_key="any", base_url=url)
-        tools: list[Any] = hf_tools(available_only=False)
+    tools: list[Any] = hf_tools(available_only=False)
+    with ReplyServer(answer) as server:
+        options = {"google_api_key": "any", "base_url": server.url}
+        model = genai.ChatGoogleGenerativeAI(model="gemini-2.5-flash", **options)
         assert model.bind_tools(tools).invoke("Hello").text == "Hi"
-    finally:
-        server.close()
     declared = [one for part in asked[0]["tools"] for one in part["functionDeclarations"]]
     assert [one["name"] for one in declared] == [tool.name for tool in tools]
     assert sum("parameters" not in function for function in declared) == sum(not tool.args for tool in tools)
