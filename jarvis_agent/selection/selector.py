@@ -249,9 +249,7 @@ class ModelSelector:
     async def _select_pinned(self, pin: Candidate, query: SelectionQuery) -> Selection:
         candidate, failed = await self._look_up(pin, query.spec)
         # The user chose the model, so only the settings are checked, not the request.
-        bare = SelectionQuery(
-            query.task.model_copy(update={"args": {}}), query.spec, query.settings, pinned=True
-        )
+        bare = replace(query, task=query.task.model_copy(update={"args": {}}), pinned=True)
         shortlist = make_shortlist([candidate], bare, self._backends)
         if not shortlist.candidates:
             raise NoCandidateError(

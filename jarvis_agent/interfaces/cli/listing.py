@@ -110,10 +110,8 @@ async def list_models(name: str, registry: ModelRegistry, purpose: str = "") -> 
     selected = find_task(selection.task) or spec
     experience, models = open_store().experience(selected.name), []
     for candidate in selection.candidates:
-        answers = _answers(registry, candidate, selected)
         facts = candidate.model_dump(include=set(ModelLine.model_fields))
-        facts |= {"factors": selection.factors.get(candidate.id, {})}
-        facts |= {"runs_on": next((name for name, why in answers.items() if why is None), "")}
+        facts |= {"factors": selection.factors.get(candidate.id, {}), "runs_on": candidate.backend or ""}
         models.append(ModelLine(**facts, experience=str(experience.get(candidate.id, ""))))
     return ModelList(
         task=spec.name,
