@@ -25,9 +25,6 @@ MAX_BATCH_TEXT = 2_000
 MAX_BATCH_FILE = 5_000_000
 """Bytes of a file of a call in a batch."""
 
-JobResult = tuple[Any, JarvisError | None]
-"""The result of a job, or the error that it failed with."""
-
 
 @dataclass(eq=False, slots=True)
 class Activity:
@@ -62,22 +59,38 @@ class Work:
 
 @dataclass(eq=False, slots=True)
 class Job(Work):
-    """A queued or running call."""
+    """A queued or running call, then its result or error; `done` hands it to the caller."""
 
     call: Call
     done: Future[Any] = field(default_factory=Future)
+    result: Any = None
+    error: JarvisError | None = None
 
     def start(self) -> bool:
         """Mark the job as running; False if it was cancelled before."""
         return self.done.set_running_or_notify_cancel()
 
-    def end(self, result: Any, error: JarvisError | None) -> None:
+    def fail(self, error: BaseException) -> None:
+        """Keep the error of a library as one of ours."""
+        if isinstance(error, JarvisError):
+            self.error = error
+            return
+        self.error = ExpertError(describe_error(error))
+        if is_out_of_memory(error):
+            traceback.clear_frames(error.__traceback__)  # they hold the tensors that filled the memory
+            self.error = OutOfMemoryError(
+                f"{self.call.candidate.id} does not fit into memory for {self.call.spec.name}, even with "
+                "every idle model unloaded; use a smaller model",
+                advice="JARVIS_DEVICE names another device",
+            )
+        self.error.__cause__ = error
+
+    def end(self) -> None:
         """Hand the result or error to the caller; a result that arrives after a cancellation is an error."""
-        error = error or (closed_error("stopped") if self.cancelled else None)
-        if error is None:
-            self.done.set_result(result)
-        else:
+        if error := self.error or (closed_error("stopped") if self.cancelled else None):
             self.done.set_exception(error)
+        else:
+            self.done.set_result(self.result)
 
 
 _current: ContextVar[Sequence[Work]] = ContextVar("jarvis_pool_jobs", default=())
@@ -146,31 +159,29 @@ def running(jobs: Sequence[Work]) -> Iterator[None]:
         _current.reset(token)
 
 
-def run_jobs(expert: Any, jobs: Sequence[Job], retry: Callable[[Callable[[], Any]], Any]) -> list[JobResult]:
-    """The result of each job. A batch that fails is logged, and its jobs are run one by one."""
+def run_jobs(expert: Any, jobs: Sequence[Job], retry: Callable[[Callable[[], Any]], Any]) -> None:
+    """Compute the results of jobs. A batch that fails is logged, and its jobs are run one by one."""
     if len(jobs) > 1:
         calls = [job.call for job in jobs]
         try:
             with running(jobs):
-                outputs = list(retry(lambda: expert.batch(calls)))
-            if len(outputs) != len(calls):
-                raise ValueError(f"a batch of {len(calls)} calls returned {len(outputs)} results")
+                results = list(retry(lambda: expert.batch(calls)))
+            for job, result in zip(jobs, results, strict=True):
+                job.result = result
         except Exception as error:
             model, why = calls[0].candidate.id, describe_error(error)
             logger.warning("a batch of %d calls of %s is run one by one: %s", len(calls), model, why)
         else:
-            return [(output, None) for output in outputs]
-    results: list[JobResult] = []
+            return
     for job in jobs:
         if job.cancelled:  # while its model was loaded
-            results.append((None, closed_error("not run")))
+            job.fail(closed_error("not run"))
             continue
         try:
             with running((job,)):
-                results.append((retry(partial(expert, job.call)), None))
+                job.result = retry(partial(expert, job.call))
         except BaseException as error:
-            results.append((None, as_expert_error(error, job.call)))
-    return results
+            job.fail(error)
 
 
 def fits_in_batch(call: Call) -> bool:
@@ -191,29 +202,6 @@ def fits_in_batch(call: Call) -> bool:
         return False
 
 
-def fail_jobs(jobs: Sequence[Job], error: JarvisError) -> None:
-    """End queued jobs with an error."""
-    for job in jobs:
-        if job.start():
-            job.done.set_exception(error)
-
-
 def closed_error(what: str) -> ExpertError:
     """The error of a call that a closed pool does not finish."""
     return ExpertError(f"the model call was {what}: the pool was closed meanwhile")
-
-
-def as_expert_error(error: BaseException, call: Call) -> JarvisError:
-    """The error of a library as one of ours."""
-    if isinstance(error, JarvisError):
-        return error
-    wrapped: ExpertError = ExpertError(describe_error(error))
-    if is_out_of_memory(error):
-        traceback.clear_frames(error.__traceback__)  # they hold the tensors that filled the memory
-        wrapped = OutOfMemoryError(
-            f"{call.candidate.id} does not fit into memory for {call.spec.name}, even with every idle model "
-            "unloaded; use a smaller model",
-            advice="JARVIS_DEVICE names another device",
-        )
-    wrapped.__cause__ = error
-    return wrapped

@@ -19,19 +19,9 @@ from weakref import WeakSet
 
 from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.devices import bytes_by_device, choosing, free_caches, is_out_of_memory
-from jarvis_agent.backends.jobs import (
-    Job,
-    JobResult,
-    Work,
-    as_expert_error,
-    closed_error,
-    fail_jobs,
-    fits_in_batch,
-    run_jobs,
-    running,
-)
+from jarvis_agent.backends.jobs import Job, Work, closed_error, fits_in_batch, run_jobs, running
 from jarvis_agent.core.concurrency import cancellation, run_in_daemon_thread
-from jarvis_agent.core.errors import ExpertError, JarvisError, describe_error
+from jarvis_agent.core.errors import ExpertError, describe_error
 from jarvis_agent.core.forks import fork_safe, keep_forever, renew_in_child
 
 RAM = "cpu"
@@ -290,7 +280,10 @@ class ModelPool:
                 entry.jobs.clear()
             self._cancel_running()
             threads, self._threads = self._threads, None
-        fail_jobs(queued, closed_error("not run"))
+        for job in queued:
+            if job.start():
+                job.fail(closed_error("not run"))
+                job.end()
         if threads is not None:
             atexit.unregister(self._stop_at_exit)
             if stuck := await run_in_daemon_thread(threads.stop, 2 * cancellation.GRACE_S):
@@ -354,30 +347,27 @@ class ModelPool:
     def _run_next(self, entry: ModelEntry, first: Job) -> None:
         """Run a job in a worker thread, in one batch with queued ones if possible."""
         jobs = [first] if first.start() else []
-        results: list[JobResult] = []
-        failure: JarvisError | None = None
         try:
             if jobs:
                 with running(jobs):
                     expert = self._load(entry) if entry.expert is None else entry.expert
                 jobs += self._take_batch(entry, expert, first)
-                results = run_jobs(expert, jobs, self._with_room)
-        except BaseException as caught:
-            failure = as_expert_error(caught, first.call)
-            results = [(None, failure)] * len(jobs)
-        finally:
+                run_jobs(expert, jobs, self._with_room)
+        except BaseException as error:
             with self._lock:
-                entry.running, queued = [], list[Job]()
-                if failure is not None and entry.expert is None:  # a failed load fails every queued job
-                    queued, entry.placed = list(entry.jobs), {}
+                if entry.expert is None:  # a failed load fails every queued job
+                    jobs += [job for job in entry.jobs if job.start()]
                     entry.jobs.clear()
-                self._models.make_room({}, keep=entry)
-                self._schedule()
-            for job, (result, error) in zip(jobs, results, strict=True):
-                job.end(result, error)
-            if failure is not None:
-                fail_jobs(queued, failure)
-            self._free()
+                    entry.placed = {}
+            for job in jobs:
+                job.fail(error)
+        with self._lock:
+            entry.running = []
+            self._models.make_room({}, keep=entry)
+            self._schedule()
+        for job in jobs:
+            job.end()
+        self._free()
 
     def _take_batch(self, entry: ModelEntry, expert: Expert, first: Job) -> list[Job]:
         """Take the jobs from the queue that are computed in one batch with the first."""
