@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from clock import Clock
 
+from jarvis_agent.backends.hub import api
 from jarvis_agent.core.errors import ConfigError, TransientError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
@@ -42,11 +43,12 @@ def hub(hub: HubDouble) -> HubDouble:
 
 
 @pytest.fixture
-def make(clock: Clock) -> Make:
-    def made(token: str | None = None, offline: bool = False, **options: Any) -> HubSource:
-        settings = Settings(offline=offline, hf_token=token)
-        return HubSource(settings, **{"clock": clock, "timeout": 5.0, **options})
+def make(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Make:
+    def made(token: str | None = None, offline: bool = False, timeout: float = 5.0) -> HubSource:
+        monkeypatch.setattr(api, "TIMEOUT_S", timeout)
+        return HubSource(Settings(offline=offline, hf_token=token))
 
+    monkeypatch.setattr(api, "monotonic", clock)
     return made
 
 

@@ -9,9 +9,9 @@ import asyncio
 import json
 import logging
 import threading
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from time import monotonic
 from typing import Any
 
 from jarvis_agent import __version__
@@ -34,8 +34,8 @@ logger = logging.getLogger(__name__)
 Row = dict[str, Any]
 """A model as the Hub's API describes it."""
 
-FAILURE_TTL_S = 60.0
-CONNECT_TIMEOUT_S = 3.0
+TTL_S, FAILURE_TTL_S = 3600.0, 60.0
+TIMEOUT_S, CONNECT_TIMEOUT_S = 10.0, 3.0
 MAX_CACHED = 4096
 
 
@@ -46,20 +46,10 @@ def parse_rows(text: str) -> list[Row]:
 
 
 class HubApi:
-    """GET requests to the Hub. `ttl` and `timeout` are in seconds; `clock` returns seconds."""
+    """GET requests to the Hub."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        *,
-        ttl: float = 3600.0,
-        timeout: float = 10.0,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._token = settings.token
-        self._timeout = timeout
-        self._ttl = ttl
-        self._clock = clock
         self._replies: dict[str, tuple[float, Future[Any]]] = {}
         self._failures: dict[str, tuple[float, str]] = {}
         self._lock = fork_safe(threading.Lock())
@@ -83,17 +73,17 @@ class HubApi:
         key = json.dumps([self.endpoint, path, params], sort_keys=True)
         with self._lock:
             expires, reply = self._replies.get(key, (0.0, None))
-            if reply is None or self._clock() >= expires:
+            if reply is None or monotonic() >= expires:
                 until, message = self._failures.get(_scope(path), (0.0, Note("")))
-                if self._clock() < until:
+                if monotonic() < until:
                     # A new exception each time: one raised repeatedly keeps the frames of all callers.
                     raise TransientError(message)
                 reply = start_daemon_thread(lambda: parse(self._request(path, params)))
-                self._replies[key] = (self._clock() + self._ttl, reply)
+                self._replies[key] = (monotonic() + TTL_S, reply)
                 for oldest in list(self._replies)[:-MAX_CACHED]:
                     del self._replies[oldest]
         try:
-            async with asyncio.timeout(2 * self._timeout):
+            async with asyncio.timeout(2 * TIMEOUT_S):
                 return await asyncio.wrap_future(reply)
         except Exception as error:
             with self._lock:
@@ -115,7 +105,7 @@ class HubApi:
         )
 
         # Not HfApi().list_models: it has no timeout and retries for half a minute without a network.
-        limits = httpx.Timeout(self._timeout, connect=min(CONNECT_TIMEOUT_S, self._timeout))
+        limits = httpx.Timeout(TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
         headers = build_hf_headers(
             token=self._token, library_name="langchain-hugginggpt", library_version=__version__
         )
@@ -159,7 +149,7 @@ class HubApi:
                 Note("with JARVIS_OFFLINE=1 only models on this machine are used"),
             ),
         )
-        self._failures[_scope(path)] = (self._clock() + FAILURE_TTL_S, message)
+        self._failures[_scope(path)] = (monotonic() + FAILURE_TTL_S, message)
         return TransientError(message)
 
 

@@ -44,13 +44,13 @@ logger = logging.getLogger(__name__)
 
 
 class HubSource:
-    """Lists the Hub's models by downloads, and searches for a purpose; `options` are those of `HubApi`."""
+    """Lists the Hub's models by downloads, and searches for a purpose."""
 
     name: ClassVar[str] = "hub"
 
-    def __init__(self, settings: Settings, **options: Any) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._api = HubApi(settings, **options)
+        self._api = HubApi(settings)
 
     async def candidates(self, spec: TaskSpec, limit: int) -> list[Candidate]:
         """Return the most downloaded models with a task's pipeline tag, or its own listing; [] offline.
