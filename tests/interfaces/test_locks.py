@@ -18,6 +18,7 @@ from jarvis_agent.interfaces.common.locks import LOOK_S, BusyError, FileThreads
 from jarvis_agent.interfaces.server.database import KEEPALIVE, Threads, open_database
 
 Opened = Callable[[], AbstractAsyncContextManager[Threads]]
+CONFIG: Any = {"configurable": {"thread_id": "talk", "checkpoint_ns": "", "checkpoint_id": "1"}}
 
 HOLD = """
 import asyncio, sys
@@ -91,9 +92,7 @@ async def test_a_look_at_a_thread_keeps_no_one_from_it(opened: Any) -> None:
 
 
 @pytest.mark.slow
-async def test_a_process_that_stands_still_keeps_its_thread_and_one_that_is_killed_does_not(
-    opened: Any,
-) -> None:
+async def test_a_process_that_stands_still_keeps_its_thread_and_a_killed_one_does_not(opened: Any) -> None:
     threads, arguments = opened
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", HOLD, *arguments, stdout=asyncio.subprocess.PIPE
@@ -115,18 +114,17 @@ async def test_a_process_that_stands_still_keeps_its_thread_and_one_that_is_kill
 
 
 async def test_a_deleted_thread_is_empty_and_one_at_work_is_not_deleted(opened: Any, tmp_path: Path) -> None:
-    config: Any = {"configurable": {"thread_id": "talk", "checkpoint_ns": "", "checkpoint_id": "1"}}
     checkpoint: Any = {"id": "1", "ts": "", "v": 1, "channel_values": {}, "channel_versions": {}}
     async with opened[0]() as threads:
         async with threads.open("talk") as saver:
-            await saver.aput(config, checkpoint | {"versions_seen": {}}, {}, {})
+            await saver.aput(CONFIG, checkpoint | {"versions_seen": {}}, {}, {})
             with pytest.raises(BusyError):
                 await threads.delete("talk")
         await threads.delete("talk")
         if isinstance(threads, FileThreads):
             assert not list(threads.folder.iterdir())
         async with threads.open("talk") as saver:
-            assert await saver.aget_tuple(config) is None
+            assert await saver.aget_tuple(CONFIG) is None
 
 
 async def test_a_child_that_is_forked_does_not_keep_the_lock(tmp_path: Path) -> None:
@@ -143,17 +141,16 @@ async def test_a_child_that_is_forked_does_not_keep_the_lock(tmp_path: Path) -> 
 
 async def test_a_cancelled_write_leaves_the_file_of_its_thread_usable(tmp_path: Path) -> None:
     threads, kept = FileThreads(tmp_path), []
-    config: Any = {"configurable": {"thread_id": "talk", "checkpoint_ns": "", "checkpoint_id": "1"}}
     for turns in range(1, 12):
         async with threads.open("talk") as saver:
-            await saver.aget_tuple(config)
-            writing = asyncio.ensure_future(saver.aput_writes(config, [("channel", turns)], str(turns)))
+            await saver.aget_tuple(CONFIG)
+            writing = asyncio.ensure_future(saver.aput_writes(CONFIG, [("channel", turns)], str(turns)))
             for _ in range(turns):
                 await asyncio.sleep(0.0005)
             writing.cancel()
             kept.append(saver)  # as a traceback does
         async with threads.open("talk") as saver:
-            await saver.aput_writes(config, [("channel", turns)], f"next {turns}")
+            await saver.aput_writes(CONFIG, [("channel", turns)], f"next {turns}")
 
 
 async def test_a_folder_that_cannot_be_made_is_an_error_of_the_database(tmp_path: Path) -> None:
@@ -164,24 +161,22 @@ async def test_a_folder_that_cannot_be_made_is_an_error_of_the_database(tmp_path
 
 
 async def test_who_loses_the_connection_to_postgresql_writes_no_more(tmp_path: Path, postgres: str) -> None:
-    config: Any = {"configurable": {"thread_id": "talk", "checkpoint_ns": "", "checkpoint_id": "1"}}
     async with open_database(postgres, tmp_path, 60) as database, database.threads.open("talk") as saver:
-        await saver.aput_writes(config, [("channel", 1)], "task")
+        await saver.aput_writes(CONFIG, [("channel", 1)], "task")
         async with await psycopg.AsyncConnection.connect(postgres) as admin:
-            ended = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'"
+            ended = "SELECT pg_terminate_backend(pid, 60000) FROM pg_locks WHERE locktype = 'advisory'"
             await admin.execute(ended)
         assert not await database.threads.is_held("talk")
         async with database.threads.open("talk"):
             with pytest.raises(psycopg.OperationalError):
-                await saver.aput_writes(config, [("channel", 2)], "task")
+                await saver.aput_writes(CONFIG, [("channel", 2)], "task")
 
 
 async def test_a_checkpoint_waits_for_work_on_its_table(tmp_path: Path, postgres: str) -> None:
-    config: Any = {"configurable": {"thread_id": "talk", "checkpoint_ns": "", "checkpoint_id": "1"}}
     async with open_database(postgres, tmp_path, 60) as database, database.threads.open("talk") as saver:
         async with await psycopg.AsyncConnection.connect(postgres) as admin:
             await admin.execute("LOCK TABLE checkpoint_writes IN SHARE MODE")
-            writing = asyncio.create_task(saver.aput_writes(config, [("channel", 1)], "task"))
+            writing = asyncio.create_task(saver.aput_writes(CONFIG, [("channel", 1)], "task"))
             await asyncio.sleep(2 * LOOK_S)
             assert not writing.done()
         await writing
