@@ -193,7 +193,7 @@ def gguf() -> Subject:
     """A language model in llama.cpp."""
     from jarvis_agent.llm.llama_cpp import ChatGGUF
 
-    model = ChatGGUF(path=WEIGHTS, temperature=0.0, max_tokens=2)
+    model = ChatGGUF(path=WEIGHTS, temperature=0.0, max_tokens=2, n_ctx=256)
     return runnable(model, lambda: ("What is the capital of France?",), lambda reply: str(reply.text))
 
 
@@ -256,12 +256,9 @@ def everything(subject: Subject) -> list[str]:
 
 def in_loops_of_threads_and_one_after_another(subject: Subject) -> list[str]:
     answers = in_threads(lambda: asyncio.run(together(subject)), 4)
-    return [
-        *answers,
-        *asyncio.run(together(subject)),
-        *asyncio.run(together(subject)),
-        anyio.run(subject.acall),
-    ]
+    for _ in range(2):
+        answers += asyncio.run(together(subject))
+    return [*answers, anyio.run(subject.acall)]
 
 
 def sync_in_threads(subject: Subject) -> list[str]:
