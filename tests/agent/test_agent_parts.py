@@ -1,6 +1,8 @@
-"""Custom tools, task types, models and stages of JarvisAgent."""
+"""Custom tools, task types, models and stages of JarvisAgent; the schemas, reprs and copies of its parts."""
 
+import copy
 import json
+import pickle
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,17 @@ from small_agents import (
 )
 from stages import FakeStage, plan_of
 
-from jarvis_agent import JarvisAgent, Plan, Settings, TaskSpec, register_task
+from jarvis_agent import (
+    JarvisAgent,
+    Plan,
+    Settings,
+    TaskSpec,
+    hf_tools,
+    planning_chain,
+    register_task,
+    response_chain,
+    selection_chain,
+)
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import Arg
@@ -89,11 +101,8 @@ def test_only_the_given_tools_are_planned() -> None:
 
 
 def test_a_tool_that_raises_fails_only_its_task_and_dependants() -> None:
-    written = plan(
-        ("fails", [], {"text": "x"}),
-        ("shout", [0], {"text": "<resource>-0"}),
-        ("weather", [], {"city": "Oslo"}),
-    )
+    needs = ("shout", [0], {"text": "<resource>-0"})
+    written = plan(("fails", [], {"text": "x"}), needs, ("weather", [], {"city": "Oslo"}))
     llm = ScriptedLLM({"plan": written, "respond": "Done."})
     with JarvisAgent(llm, tools=[fails, shout, weather]) as agent:
         run = agent.invoke("Try it")
@@ -232,3 +241,64 @@ def test_with_a_custom_planner_no_language_model_is_needed() -> None:
     assert CAPTION in run.answer
     assert "language model" not in run.answer
     assert run.usage == {}
+
+
+def keys(schema: Any) -> set[str]:
+    """The properties anywhere in a JSON schema of an input, at its first level of objects."""
+    found: set[str] = set(schema.get("properties", ()))
+    for part in (*schema.get("anyOf", ()), *schema.get("$defs", {}).values()):
+        found |= keys(part)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("chain", "expected"),
+    [
+        (planning_chain, {"input", "files", "chat_history", "tools"}),
+        (selection_chain, {"input", "task", "candidates"}),
+        (response_chain, {"input", "plan", "results", "files", "chat_history", "language"}),
+    ],
+)
+def test_the_input_schema_of_a_chain_has_its_keys(chain: Any, expected: set[str]) -> None:
+    schema = chain(ScriptedLLM({})).get_input_jsonschema()
+    assert expected <= keys(schema)
+    assert chain(ScriptedLLM({})).get_input_schema()
+
+
+def test_the_repr_of_an_agent_says_what_it_is() -> None:
+    with small_agent(settings={"policy": "local-only"})[0] as agent:
+        assert repr(agent) == f"JarvisAgent(model='scripted', policy='local-only', tasks={len(TASKS)})"
+        assert repr(agent | str).startswith("JarvisAgent(model=")
+    with JarvisAgent("none", tools=[]) as agent:
+        assert repr(agent) == "JarvisAgent(model=None, policy='local-first', tasks=0)"
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_a_copy_shares_the_models_and_not_the_chats(copied: Any) -> None:
+    chat: Any = {"configurable": {"thread_id": "ada"}}
+    agent, llm, backend = small_agent(DESCRIBE)
+    with agent:
+        agent.invoke("Describe a.jpg", chat)
+        twin = copied(agent)
+        twin.invoke("Describe a.jpg once more", chat)
+        assert "Describe a.jpg\n" not in llm.calls[-2].prompt.replace("once more", "")
+    assert len(backend.calls) == 2
+    assert twin.stages.registry is agent.stages.registry
+    expert = FakeBackend(EXPERTS)
+    source = FakeSource([fake_candidate("image-to-text")])
+    (tool,) = hf_tools(tasks=["image-to-text"], sources=[source], backends=[expert])
+    assert copied(tool).invoke({"image": "a.jpg"}) == CAPTION
+    assert len(expert.calls) == 1
+
+
+def test_what_cannot_be_pickled_says_why() -> None:
+    agent = small_agent()[0]
+    for part, problem in (
+        (agent, "a JarvisAgent cannot be pickled: it has loaded models"),
+        (
+            hf_tools(tasks=["translation"], sources=[], backends=[])[0],
+            "the tools of hf_tools cannot be pickled",
+        ),
+    ):
+        with pytest.raises(TypeError, match=problem):
+            pickle.dumps(part)

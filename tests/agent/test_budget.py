@@ -1,6 +1,7 @@
-"""The budget of a run: what it spends is counted, and what would exceed it is not done."""
+"""The budget of a run, whose spending is counted and limited, and the preference of a plan for models."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 from durable_agents import THREAD
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
-from small_agents import CAPTION, EXPERTS, plan, small_agent
+from small_agents import CAPTION, DESCRIBE_ALOUD, EXPERTS, plan, small_agent
 
 from jarvis_agent import JarvisAgent, Run, Settings
 from jarvis_agent.core.errors import ConfigError
@@ -16,11 +17,9 @@ from jarvis_agent.core.settings import Budget
 from jarvis_agent.core.types import Usage
 from jarvis_agent.llm.tokens import count_tokens
 from jarvis_agent.selection.store import Outcome, SelectionStore
-from jarvis_agent.testing import FakeBackend, FakeSource, fake_candidate
+from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
 pytestmark = pytest.mark.usefixtures("home")
-
-TWICE = plan(("image-to-text", [], {"image": "a.jpg"}), ("text-to-speech", [0], {"text": "<resource>-0"}))
 
 
 def agent_with(budget: Any, *, here: bool = False, **options: Any) -> tuple[JarvisAgent, Any, FakeBackend]:
@@ -30,13 +29,8 @@ def agent_with(budget: Any, *, here: bool = False, **options: Any) -> tuple[Jarv
     models = [fake_candidate(task, f"org/{task}", downloads=9, **hosted) for task in EXPERTS]
     models += [fake_candidate("text-to-speech", "me/here")] if here else []
     settings = {"offline": False, "budget": budget, "selection": "rank", "policy": "hosted-first"}
-    agent, llm, _ = small_agent(
-        TWICE,
-        sources=[FakeSource(models)],
-        backends=[FakeBackend(EXPERTS), far],
-        settings=settings,
-        **options,
-    )
+    parts: Any = {"sources": [FakeSource(models)], "backends": [FakeBackend(EXPERTS), far]}
+    agent, llm, _ = small_agent(DESCRIBE_ALOUD, settings=settings, **parts, **options)
     return agent, llm, far
 
 
@@ -76,10 +70,8 @@ def test_a_hosted_call_that_would_exceed_the_budget_is_not_made(budget: Any, sai
 def test_a_model_on_this_machine_takes_the_place_of_a_hosted_one_that_is_too_dear() -> None:
     agent, _, far = agent_with({"hosted_calls": 1}, here=True)
     run = agent.invoke("Describe a.jpg aloud")
-    assert [(result.status, result.model) for result in run.results] == [
-        ("ok", "org/image-to-text"),
-        ("ok", "me/here"),
-    ]
+    models = [(result.status, result.model) for result in run.results]
+    assert models == [("ok", "org/image-to-text"), ("ok", "me/here")]
     assert len(far.calls) == 1
 
 
@@ -119,21 +111,18 @@ def test_approval_shows_the_seconds_that_a_model_has_needed(selection_file: Path
     model, task = "image-to-text/only", "image-to-text"
     for seconds, error in ((2.0, None), (3.0, None), (50.0, "ExpertError")):
         kept.record([Outcome(model, task, "fake", None, error, seconds)])
-    agent, _, _ = small_agent(TWICE, checkpointer=InMemorySaver(), approve=True)
+    agent, _, _ = small_agent(DESCRIBE_ALOUD, checkpointer=InMemorySaver(), approve=True)
     (interrupt,) = agent.graph.invoke({"input": "Describe a.jpg aloud"}, THREAD)["__interrupt__"]
     described = [action["description"] for action in interrupt.value["action_requests"]]
-    assert described == [
-        f"{task} with {model}, here, about 2.5 s",
-        "text-to-speech with text-to-speech/only, here",
-    ]
+    speech = "text-to-speech with text-to-speech/only, here"
+    assert described == [f"{task} with {model}, here, about 2.5 s", speech]
 
 
 def test_a_caller_of_the_graph_can_only_lower_the_budget() -> None:
     agent, _, _ = agent_with({"hosted_calls": 1})
     for given, expected in ((0, ["failed", "skipped"]), (5, ["ok", "failed"])):
-        state: Any = agent.graph.invoke(
-            {"input": "Describe a.jpg aloud"}, context={"budget": {"hosted_calls": given}}
-        )
+        budget: Any = {"budget": {"hosted_calls": given}}
+        state: Any = agent.graph.invoke({"input": "Describe a.jpg aloud"}, context=budget)
         assert [result["status"] for result in state["run"]["results"]] == expected
 
 
@@ -142,7 +131,7 @@ async def test_after_the_seconds_of_its_budget_a_run_ends_with_what_was_done() -
     async def forever(call: Any) -> Any:
         await asyncio.Event().wait()
 
-    agent, _, _ = small_agent(TWICE, {"text-to-speech": forever}, respond=RuntimeError("not asked"))
+    agent, _, _ = small_agent(DESCRIBE_ALOUD, {"text-to-speech": forever}, respond=RuntimeError("not asked"))
     context: Any = {"budget": {"seconds": 200}}
     state: Any = await agent.graph.ainvoke({"input": "Describe a.jpg aloud"}, context=context)
     assert [result["status"] for result in state["run"]["results"]] == ["ok", "failed"]
@@ -156,3 +145,50 @@ def test_a_budget_is_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("JARVIS_BUDGET", "euros=3")
     with pytest.raises(ConfigError, match="JARVIS_BUDGET"):
         Settings()
+
+
+TASK = "image-to-text"
+MODELS = {
+    "small": {"local": True, "size": 300_000_000, "downloads": 10},
+    "large": {"local": True, "size": 9_000_000_000, "downloads": 1_000},
+    "hosted": {"backend": "provider", "local": False, "downloads": 10_000_000},
+}
+
+
+def run_with(preference: str | None, request: str = "Describe a.jpg", **options: Any) -> tuple[Run, Any]:
+    rows = json.loads(plan((TASK, [], {"image": "a.jpg"})))
+    written = json.dumps({"preference": preference, "tasks": rows})
+    llm = ScriptedLLM({"plan": written, "select": '{"id": "hosted", "reason": "liked"}', "respond": "A cat."})
+    provider = FakeBackend({TASK: "a cat"}, name="provider", local=False)
+    source = FakeSource([fake_candidate(TASK, name, **fields) for name, fields in MODELS.items()])
+    agent = JarvisAgent(llm, sources=[source], backends=[FakeBackend({TASK: "a cat"}), provider], **options)
+    return agent.invoke(request), llm
+
+
+@pytest.mark.usefixtures("home")
+class TestPreference:
+    @pytest.mark.parametrize(
+        ("preference", "model"), [("cheapest", "small"), ("fastest", "small"), ("best", "large")]
+    )
+    def test_it_decides_in_place_of_the_language_model(self, preference: str, model: str) -> None:
+        run, llm = run_with(preference, price=lambda name, task, usage: 0.01 * (name == "hosted"))
+        assert run.results[0].model == model
+        assert {call.stage for call in llm.calls} == {"plan", "respond"}
+        assert run.plan.preference == preference
+        assert run.answer.splitlines()[-1].startswith("As asked, ")
+
+    def test_local_leaves_out_what_runs_elsewhere(self) -> None:
+        run, _ = run_with("local")
+        selection = run.results[0].selection
+        assert selection is not None
+        assert [candidate.id for candidate in selection.candidates] == ["small", "large"]
+        assert "hosted" in selection.rejected
+        assert run.answer == "A cat.\n\nAs asked, only models on this machine were used."
+
+    def test_without_one_the_language_model_chooses_and_the_answer_has_no_such_line(self) -> None:
+        run, _ = run_with(None)
+        assert (run.results[0].model, run.answer) == ("hosted", "A cat.")
+
+    def test_the_line_is_in_the_language_of_the_request(self) -> None:
+        run, _ = run_with("local", "描述 a.jpg")
+        assert run.answer.splitlines()[-1] == "按要求只使用了本机的模型。"

@@ -1,5 +1,6 @@
-"""The agent in LCEL and as a node of a LangGraph graph, and its tools in `create_agent`."""
+"""The agent in LCEL and as a node of a LangGraph graph; its tools in `create_agent` and in deepagents."""
 
+import base64
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,16 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from durable_agents import THREAD
 from langchain.agents import create_agent
-from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
-from langchain_core.runnables import RunnableConfig
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from PIL import Image
-from small_agents import EXPERTS, call_of, hub_tools, plan, small_agent
+from small_agents import DESCRIBE, DESCRIBE_ALOUD, EXPERTS, call_of, hub_tools, picture, plan, small_agent
 
-from jarvis_agent import Resource, Run, Settings, hf_tools
+from jarvis_agent import JarvisAgent, Resource, Run, Settings, hf_tools
 from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.settings import RunOptions
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
@@ -24,7 +26,6 @@ from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_cand
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CAT = str(EXAMPLES / "cat.jpg")
 DRAW = {"canny-control": Image.new("L", (8, 8))}
-IN_THREAD: RunnableConfig = {"configurable": {"thread_id": "a chat"}}
 pytestmark = pytest.mark.usefixtures("home")
 
 
@@ -44,9 +45,9 @@ def test_the_agent_is_a_node_that_streams_and_whose_run_a_checkpoint_keeps() -> 
     compiled = graph.add_edge(START, "jarvis").compile(checkpointer=InMemorySaver())
     asked = f"Make a canny edge image of {CAT}"
     with agent:
-        streamed = list(compiled.stream(message(asked), IN_THREAD, stream_mode="messages"))
-        state = compiled.get_state(IN_THREAD).values
-        compiled.invoke(message("Once more"), IN_THREAD)
+        streamed = list(compiled.stream(message(asked), THREAD, stream_mode="messages"))
+        state = compiled.get_state(THREAD).values
+        compiled.invoke(message("Once more"), THREAD)
     second = [call.prompt for call in llm.calls if call.stage == "plan"][1]
     assert second.count(asked) == 1, "it is in the messages and in the thread's memory"
     pieces = [chunk.text for chunk, metadata in streamed if metadata.get("jarvis_stage") == "respond"]
@@ -72,7 +73,7 @@ async def test_the_graph_streams_the_checked_answer_once_and_no_other_text(neste
     if nested:
         builder = StateGraph(MessagesState).add_node("jarvis", graph)
         graph = builder.add_edge(START, "jarvis").compile(checkpointer=InMemorySaver())
-    given = {"stream_mode": ["messages", "values"], "subgraphs": True, "config": IN_THREAD}
+    given = {"stream_mode": ["messages", "values"], "subgraphs": True, "config": THREAD}
     pieces, state = [], {}
     async for _, mode, piece in graph.astream(message(f"Make a canny edge image of {CAT}"), **given):
         if mode == "messages":
@@ -85,7 +86,7 @@ async def test_the_graph_streams_the_checked_answer_once_and_no_other_text(neste
     assert {piece.id for piece in pieces} == {answer.id}
     assert "".join(piece.text for piece in pieces) == answer.text
     assert answer.additional_kwargs["artifacts"][0]["path"] in answer.text
-    events = graph.astream_events(message("Once more"), IN_THREAD, version="v2")
+    events = graph.astream_events(message("Once more"), THREAD, version="v2")
     written = [event["metadata"] async for event in events if event["event"] == "on_chat_model_stream"]
     assert written
     assert not any(metadata["emit-messages"] for metadata in written), "AG-UI would show them"
@@ -180,9 +181,7 @@ def tool_message(state: dict[str, Any]) -> ToolMessage:
     return found
 
 
-async def test_create_agent_calls_the_tools_and_a_checkpoint_keeps_their_artifacts(
-    tools: list[BaseTool],
-) -> None:
+async def test_create_agent_calls_tools_and_a_checkpoint_keeps_their_artifacts(tools: list[BaseTool]) -> None:
     llm = ScriptedLLM([call_of("image-to-text", image=CAT), "It is a tabby cat."])
     state = create_agent(llm, tools).invoke(message())
     called = tool_message(state)
@@ -193,8 +192,8 @@ async def test_create_agent_calls_the_tools_and_a_checkpoint_keeps_their_artifac
 
     llm = ScriptedLLM([call_of("canny-control", image=CAT), "Here it is."])
     agent = create_agent(llm, tools, checkpointer=InMemorySaver())
-    called = tool_message(await agent.ainvoke(message(), IN_THREAD))
-    stored = tool_message((await agent.aget_state(IN_THREAD)).values)
+    called = tool_message(await agent.ainvoke(message(), THREAD))
+    stored = tool_message((await agent.aget_state(THREAD)).values)
     assert stored.artifact == called.artifact == json.loads(json.dumps(called.artifact))
     assert called.artifact["model"] == "fake/canny-control"
     (picture,) = called.artifact["resources"]
@@ -220,3 +219,63 @@ async def test_a_failed_tool_call_tells_the_model_why(tools: list[BaseTool], tmp
         assert (called.status, state["messages"][-1].text) == ("error", "I cannot see it.")
         assert reason in called.text
     without_model.close()  # type: ignore[attr-defined]
+
+
+NOTES = {"content": "Buy milk.", "encoding": "utf-8"}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, Any]:
+    """The files in the state of a deep agent."""
+    data = base64.b64encode(picture(tmp_path / "a.jpg").read_bytes()).decode()
+    return {"/pictures/a.jpg": {"content": data, "encoding": "base64"}, "/notes.txt": NOTES}
+
+
+def test_files_that_the_message_names_are_read_and_made_files_are_added(files: dict[str, Any]) -> None:
+    agent, llm, _ = small_agent(DESCRIBE_ALOUD)
+    state = agent.graph.invoke({"messages": [HumanMessage("Describe /pictures/a.jpg aloud")], "files": files})
+    assert [result["status"] for result in state["run"]["results"]] == ["ok", "ok"]
+    assert "notes.txt" not in llm.calls[0].prompt
+    ((path, speech),) = state["files"].items()
+    assert path in state["messages"][-1].text
+    assert base64.b64decode(speech["content"]) == Path(path).read_bytes()
+
+
+def test_texts_of_the_state_are_read(files: dict[str, Any]) -> None:
+    agent, llm, _ = small_agent("[]")
+    state = agent.graph.invoke({"messages": [HumanMessage("What does notes.txt say?")], "files": files})
+    assert state["messages"][-1].text == "Hello!"
+    assert '- text: "notes.txt"' in llm.calls[0].prompt
+
+
+def test_a_deep_agent_orders_work_on_its_files(files: dict[str, Any]) -> None:
+    deepagents = pytest.importorskip("deepagents")
+    agent: JarvisAgent = small_agent(DESCRIBE_ALOUD)[0]
+    deep = deepagents.create_deep_agent(
+        _calling("task", description="Describe /pictures/a.jpg aloud", subagent_type="jarvis"),
+        subagents=[{"name": "jarvis", "description": "Works on media.", "runnable": agent.graph}],
+    )
+    state = deep.invoke({"messages": [HumanMessage("Go")], "files": files})
+    assert "A cat on a mat." in state["messages"][-2].text
+    (made,) = state["files"].keys() - files.keys()
+    assert made.endswith(".wav")
+
+
+@pytest.mark.usefixtures("home")
+def test_a_deep_agent_calls_a_task_as_a_tool() -> None:
+    deepagents = pytest.importorskip("deepagents")
+    tools = hub_tools("image-to-text", model=ScriptedLLM(DESCRIBE))
+    deep = deepagents.create_deep_agent(_calling("image-to-text", image="a.jpg"), tools=tools)
+    state = deep.invoke({"messages": [HumanMessage("Go")]})
+    assert state["messages"][-2].text == "a cat on a mat"
+
+
+class _Calling(GenericFakeChatModel):
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+        return self
+
+
+def _calling(tool: str, **args: Any) -> Any:
+    """A language model that calls a tool, and then is done."""
+    call = {"name": tool, "id": "1", "args": args}
+    return _Calling(messages=iter([AIMessage("", tool_calls=[call]), AIMessage("Done.")]))

@@ -1,15 +1,16 @@
-"""LLMClient: streaming, time limits, errors, schemas, thinking, usage."""
+"""LLMClient: streaming, time limits, errors, schemas, thinking; UsageMeter: what calls may still spend."""
 
 import asyncio
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from doubles.openai_server import DROP, GARBAGE, HANG, REFUSE, Failure, OpenAIDouble, ToolUse
 from langchain_core.caches import InMemoryCache
 from langchain_core.globals import set_llm_cache
-from langchain_core.messages import AIMessageChunk
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.output_parsers import StrOutputParser
-from langchain_core.outputs import ChatGenerationChunk
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, LLMResult
 from langchain_core.prompts import ChatPromptTemplate
 
 from jarvis_agent.core.errors import BudgetError, LLMError
@@ -19,7 +20,7 @@ from jarvis_agent.llm.chat_model import resolve_model
 from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.llm.replies import ThinkingFilter
 from jarvis_agent.llm.tokens import DEFAULT_WINDOW, count_tokens
-from jarvis_agent.llm.usage import UsageMeter
+from jarvis_agent.llm.usage import STAGE_KEY, UsageMeter
 from jarvis_agent.testing import ScriptedLLM
 
 ASK = "hello there"
@@ -64,10 +65,8 @@ class TestReplies:
         assert meter.total.calls == 4
 
     async def test_calls_at_the_same_time_share_a_budget(self) -> None:
-        meter, client = (
-            UsageMeter(Budget(tokens=2 * count_tokens(ASK) - 1)),
-            scripted("one").for_stage("select"),
-        )
+        budget, client = Budget(tokens=2 * count_tokens(ASK) - 1), scripted("one").for_stage("select")
+        meter = UsageMeter(budget)
         calls = (text_of(client, {"callbacks": [meter]}) for _ in range(2))
         replies = await asyncio.gather(*calls, return_exceptions=True)
         assert {type(reply) for reply in replies} == {str, BudgetError}
@@ -251,10 +250,8 @@ class TestWithServer:
         with OpenAIDouble("[]") as server:
             assert await sent(server) == [16_384, 16_384]
             assert await sent(server, window=2000) == [1000, 1000]
-            assert await sent(server, profile={"max_input_tokens": 128_000, "max_output_tokens": 9000}) == [
-                9000,
-                9000,
-            ]
+            limited = {"max_input_tokens": 128_000, "max_output_tokens": 9000}
+            assert await sent(server, profile=limited) == [9000, 9000]
             assert await sent(server, max_tokens=77) == [77, 77]
         with OpenAIDouble("[]", rejects=("max_completion_tokens",)) as server:
             assert await sent(server) == [16_384, None, None]
@@ -310,3 +307,45 @@ def test_only_leading_thinking_is_removed_and_chunking_makes_no_difference() -> 
             thinking = ThinkingFilter()
             pieces = [thinking.feed(text[i : i + size]) for i in range(0, len(text), size)]
             assert "".join(pieces) + thinking.finish() == shown, (text, size)
+
+
+PROMPT = [HumanMessage("word " * 60)]
+
+
+def test_a_prompt_that_is_on_its_way_counts_for_the_budget_of_the_next() -> None:
+    meter, first = UsageMeter(Budget(tokens=100)), uuid4()
+    with meter.reserve(first, "plan", "m", PROMPT):
+        with pytest.raises(BudgetError, match="tokens=100"), meter.reserve(uuid4(), "plan", "m", PROMPT):
+            pass
+        meter.on_chat_model_start({}, [PROMPT], run_id=first, metadata={STAGE_KEY: "plan"})
+        with pytest.raises(BudgetError, match="tokens=100"), meter.reserve(uuid4(), "plan", "m", PROMPT):
+            pass
+        meter.on_llm_error(ValueError(), run_id=first)
+        with meter.reserve(uuid4(), "plan", "m", PROMPT):
+            pass
+
+
+def test_a_limit_that_is_spent_holds_up_no_call_that_needs_none_of_it() -> None:
+    meter = UsageMeter(Budget(tokens=100, hosted_calls=1))
+    for _ in range(2):  # those of an earlier process, which had a larger budget
+        meter.add("execute", Usage(hosted_calls=1))
+    with meter.reserve(uuid4(), "respond", "m", PROMPT):
+        pass
+    meter.add("plan", Usage(input_tokens=200))
+    with pytest.raises(BudgetError, match="hosted_calls=1"):
+        meter.reserve_hosted("image-to-text", "m")
+
+
+def test_what_a_provider_reports_or_a_cache_answers_is_not_priced_again() -> None:
+    meter = UsageMeter(price=lambda model, stage, usage: 5.0)
+    assert meter.priced("m", "plan", Usage(calls=1)).cost == 5.0
+    assert meter.priced("m", "plan", Usage(calls=1, cost=2.0)).cost == 2.0
+    assert meter.priced("m", "plan", Usage(cached=1)).cost == 0.0
+    assert UsageMeter(price=lambda *_: None).priced("m", "plan", Usage(calls=1)).cost == 0.0
+
+
+def test_a_call_without_a_stage_is_not_counted() -> None:
+    meter, call = UsageMeter(), uuid4()
+    meter.on_chat_model_start({}, [PROMPT], run_id=call, metadata={})
+    meter.on_llm_end(LLMResult(generations=[[ChatGeneration(message=AIMessage("x"))]]), run_id=call)
+    assert meter.usage == {}

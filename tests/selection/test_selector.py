@@ -1,6 +1,7 @@
 """From a task to a Selection: sources, filters, the choice of the chain, pins, and advice without a model."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from jarvis_agent.core.errors import (
 )
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Selection, Task
 from jarvis_agent.selection.chain import ModelChoice, selection_chain
 from jarvis_agent.selection.selector import ModelSelector, at_revision, read_pins
@@ -70,9 +72,7 @@ def order(selection: Selection) -> list[tuple[str, str | None]]:
     return [(candidate.id, candidate.backend) for candidate in selection.candidates]
 
 
-async def test_the_llm_chooses_one_of_those_shown_and_the_rest_are_fallbacks(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_the_llm_chooses_one_of_those_shown_the_rest_follow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jarvis_agent.selection.selector.SHOWN", 2)
     fits = "org/zebra-finder"
     llm, context = says(f'{{"id": "{fits}", "reason": "it knows zebras"}}'), RunContext(request=REQUEST)
@@ -117,11 +117,7 @@ async def test_a_custom_selector_replaces_the_chain_and_the_ranking_follows_its_
         return str(await asyncio.Event().wait())
 
     chain: Any
-    for chain in (
-        pick_a,
-        RunnableLambda(lambda _: "org/a"),
-        RunnableLambda(lambda _: ModelChoice(id="org/a")),
-    ):
+    for chain in (pick_a, *map(RunnableLambda, (lambda _: "org/a", lambda _: ModelChoice(id="org/a")))):
         selection = await select(selector(THREE, chain=chain))
         assert (selection.model, selection.chosen_by) == ("org/a", "selector")
     for chain, reason in ((lambda _: 7, "no model"), (lambda _: 1 / 0, "ZeroDivisionError")):
@@ -331,9 +327,7 @@ def test_pins_are_parsed_once_and_errors_are_immediate() -> None:
         read_pins({"object-detektion": "a/b"})
 
 
-def test_a_pin_that_may_be_no_path_is_not_looked_up_as_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pin_that_may_be_no_path_is_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "org" / "name").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     assert read_pins({DETECTION: "org/name"})[DETECTION].path == tmp_path / "org/name"
@@ -377,3 +371,47 @@ async def test_a_pinned_model_outside_the_list_is_looked_up(hub: HubDouble) -> N
     hub.answer("/api", status=503)
     selection = await select(pinned("my/own"))
     assert (selection.model, "503" in selection.rejected["source hub"]) == ("my/own", True)
+
+
+FORBIDDEN = {"gate", "library", "download", "place", "licence"}
+"""Defects that filters know; the others, such as "domain" and "size", are up to the ranking."""
+
+CASES = [
+    json.loads(line) for line in (Path(__file__).parents[1] / "data/selection.jsonl").read_text().splitlines()
+]
+
+
+class LocalModels(FakeBackend):
+    def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+        known = candidate.library in ("transformers", "diffusers")
+        return None if known else f"no backend for models of {candidate.library}"
+
+
+class HostedModels(FakeBackend):
+    def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+        return None if candidate.providers else "no provider serves it"
+
+
+async def choose(case: dict[str, Any]) -> set[str] | None:
+    """The defects of the model that is chosen, or None if all are refused."""
+    models = [dict(one) for one in case["candidates"]]
+    defects = {one["id"]: set(one.pop("wrong")) for one in models}
+    selector = ModelSelector(
+        [FakeSource(Candidate(task=case["task"], **one) for one in models)],
+        [LocalModels({}, "local models"), HostedModels({}, "hosted models", local=False)],
+        Settings(**{"offline": False, "max_download": 5_000_000_000, **case["settings"]}),
+    )
+    task = Task(task=case["task"], id=0, args=case["args"])
+    try:
+        found = await selector.select(task, TASKS[case["task"]], RunContext(case["request"], specs=TASKS))
+    except NoCandidateError:
+        return None
+    return defects[found.model]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
+async def test_no_model_is_chosen_that_cannot_run_or_is_not_allowed(case: dict[str, Any]) -> None:
+    chosen = await choose(case)
+    allowed = any(not one["wrong"] for one in case["candidates"])
+    assert (chosen is not None) == allowed
+    assert not (chosen or set()) & FORBIDDEN

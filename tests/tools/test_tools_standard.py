@@ -18,6 +18,7 @@ from small_agents import hub_tools
 from jarvis_agent import Settings, TaskSpec, hf_tools
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import split_kind
+from jarvis_agent.testing import ScriptedLLM
 from jarvis_agent.testing.hub import HubRequest, Reply, ReplyServer
 from jarvis_agent.tools.hf_task_tool import HFTaskTool, args_schema_of
 
@@ -135,9 +136,8 @@ def test_each_argument_has_one_type_that_every_api_of_tools_knows(strict: bool) 
 @pytest.mark.slow
 def test_gemini_gets_a_type_for_each_argument_and_each_item() -> None:
     genai = pytest.importorskip("langchain_google_genai")
-    reply = {
-        "candidates": [{"content": {"role": "model", "parts": [{"text": "Hi"}]}, "finishReason": "STOP"}]
-    }
+    content = {"role": "model", "parts": [{"text": "Hi"}]}
+    reply = {"candidates": [{"content": content, "finishReason": "STOP"}]}
     asked: list[Any] = []
 
     def answer(request: HubRequest) -> Reply:
@@ -154,10 +154,8 @@ def test_gemini_gets_a_type_for_each_argument_and_each_item() -> None:
     assert sum("parameters" not in function for function in declared) == sum(not tool.args for tool in tools)
     for function in declared:
         for name, about in function.get("parameters", {}).get("properties", {}).items():
-            assert about["type"] in ("STRING", "INTEGER", "NUMBER", "BOOLEAN", "ARRAY"), (
-                function["name"],
-                name,
-            )
+            where = function["name"], name
+            assert about["type"] in ("STRING", "INTEGER", "NUMBER", "BOOLEAN", "ARRAY"), where
             assert about.get("items", {}).get("type") == ("STRING" if about["type"] == "ARRAY" else None)
 
 
@@ -185,3 +183,22 @@ def test_arguments_are_accepted_in_several_forms() -> None:
         assert schema(text="How to pay?", image=images).model_dump()["image"] == expected
     assert schema.model_json_schema()["properties"]["image"]["type"] == "array"
     assert args_schema_of(TASKS["unconditional-image-generation"])().model_dump() == {}
+
+
+@pytest.mark.usefixtures("home")
+def test_smolagents_takes_and_calls_the_tools() -> None:
+    smolagents = pytest.importorskip("smolagents")
+    tools = hub_tools("image-to-text", "translation", model=ScriptedLLM("[]"))
+    named: list[Any] = [tool.model_copy(update={"name": tool.name.replace("-", "_")}) for tool in tools]
+    look, translate = map(smolagents.Tool.from_langchain, named)
+    agent = smolagents.CodeAgent(tools=[look, translate], model=smolagents.Model())
+    assert {"image_to_text", "translation"} <= agent.tools.keys()
+    assert look(image="a.jpg") == "a cat on a mat"
+    assert translate(text="a sentence", tgt_lang="fr") == "une phrase"
+
+
+def test_all_tools_have_names_and_types_that_smolagents_takes(every_tool: dict[str, HFTaskTool]) -> None:
+    smolagents = pytest.importorskip("smolagents")
+    for tool in every_tool.values():
+        renamed: Any = tool.model_copy(update={"name": tool.name.replace("-", "_")})
+        assert smolagents.Tool.from_langchain(renamed).name.isidentifier()
