@@ -43,10 +43,8 @@ def worker(log: Path, gate: Path | None = None, seconds: float = 0.01) -> BaseTo
         if gate is not None and number == "3":
             await _existing(gate)
         content = base64.b64encode(MARK + done.encode()).decode()
-        return [
-            {"type": "text", "text": done},
-            {"type": "image", "base64": content, "mime_type": "image/gif"},
-        ]
+        image = {"type": "image", "base64": content, "mime_type": "image/gif"}
+        return [{"type": "text", "text": done}, image]
 
     return StructuredTool.from_function(coroutine=work, name="work", description="Work on a text.")
 

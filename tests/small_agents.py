@@ -32,11 +32,9 @@ Row = tuple[str, list[int], dict[str, Any]]
 
 def plan(*rows: Row) -> str:
     """A plan as a language model writes it, from (task, deps, args), numbered from 0."""
+    numbered = enumerate(rows)
     return json.dumps(
-        [
-            {"task": task, "id": number, "dep": deps or [-1], "args": args}
-            for number, (task, deps, args) in enumerate(rows)
-        ]
+        [{"task": t, "id": n, "dep": deps or [-1], "args": args} for n, (t, deps, args) in numbered]
     )
 
 

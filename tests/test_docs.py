@@ -435,9 +435,7 @@ def _of_package(lang: str) -> str:
     return block.code
 
 
-def test_an_installed_package_adds_its_backend_and_source(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_installed_packages_add_backends_and_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     groups = tomllib.loads(_of_package("toml"))["project"]["entry-points"]
     (tmp_path / "my_experts.py").write_text(_of_package("python"), encoding="utf-8")

@@ -120,9 +120,8 @@ def test_every_requirement_is_pinned_in_the_constraints() -> None:
     for line in (ROOT / "weights.txt").read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):
             weights, _, digest = line.partition(" --hash=sha256:")
-            assert (
-                Requirement(weights).specifier == pins[canonicalize_name(Requirement(weights).name)].specifier
-            )
+            required = Requirement(weights)
+            assert required.specifier == pins[canonicalize_name(required.name)].specifier
             assert re.fullmatch("[0-9a-f]{64}", digest)
 
 
@@ -149,8 +148,6 @@ def test_every_imported_library_is_declared() -> None:
 
 
 def test_the_extra_all_is_every_extra_without_gpl_programs() -> None:
-    from packaging.requirements import Requirement
-
     extras = PROJECT["project"]["optional-dependencies"]
     (everything,) = [Requirement(text) for text in extras["all"]]
     assert everything.extras == set(extras) - {"all", "dev", "ray"}
@@ -224,23 +221,11 @@ def test_the_distributions_are_reproducible_and_complete_and_run_the_demo(tmp_pa
     (sdist,) = (clone / "dist").glob("langchain_hugginggpt-*.tar.gz")
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    folders = [
-        "tests",
-        "tools",
-        "prompts",
-        "docs",
-        "examples",
-        "benchmarks",
-        "training",
-        "notebooks",
-        "jarvis_agent",
-    ]
+    folders = ["tests", "docs", "examples", "benchmarks", "training", "notebooks", *PACKAGES.values()]
     files = {path for folder in folders for path in (clone / folder).rglob("*") if path.is_file()}
     needed = {path.relative_to(clone).as_posix() for path in files if path.suffix != ".pyc"}
-    assert (
-        needed | {"LICENSE", "README.md", "pyproject.toml", "constraints.txt", "weights.txt", "Makefile"}
-        <= names
-    )
+    needed |= {"LICENSE", "README.md", "pyproject.toml", "constraints.txt", "weights.txt", "Makefile"}
+    assert needed <= names
     wheel, weights = sorted((clone / "dist").glob("*.whl"))
     assert wheel.name.split("-")[:2] == ["langchain_hugginggpt", jarvis_agent.__version__]
     assert wheel.stat().st_size < 1_000_000
@@ -274,12 +259,8 @@ def _check_the_demo(env: Path, wheel: Path) -> None:
 
 def test_the_image_has_what_the_wheel_needs_and_its_extras_exist() -> None:
     lines = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
-    sources = {
-        name
-        for line in lines
-        if line.startswith("COPY ") and "--from" not in line
-        for name in line.split()[1:-1]
-    }
+    copies = [line for line in lines if line.startswith("COPY ") and "--from" not in line]
+    sources = {name for line in copies for name in line.split()[1:-1]}
     context = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     assert sources == {line[1:] for line in context if line.startswith("!")}
     assert {"pyproject.toml", *PROJECT["project"]["license-files"], PROJECT["project"]["readme"]} <= sources

@@ -88,12 +88,8 @@ def test_files_of_another_kind_are_refused(record: dict[str, Any], said: str, tm
 
 
 def test_figures_agree_with_hand_computed_ones() -> None:
-    items = [
-        ranked("a", "a", "b"),
-        ranked("c", *"abcdefgh"),
-        ranked("h", *"abcdefgh"),
-        ranked("z", *"abcdefgh", domain=GAMES),
-    ]
+    items = [ranked("a", "a", "b"), *(ranked(right, *"abcdefgh") for right in "ch")]
+    items.append(ranked("z", *"abcdefgh", domain=GAMES))
     report = selection_report("ours", items)
     assert {one.name: one.value for one in report.figures} == {"first": 0.25, "among 5": 0.5, "among 8": 0.75}
     assert report.seconds == (0.1, 0.1)

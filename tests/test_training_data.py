@@ -106,11 +106,8 @@ def test_a_follow_up_takes_files_and_answers_of_earlier_turns(tmp_path: Path) ->
     )
     assert drawn.plans[0][0].args == {"image": "/outputs/1/text-to-image-0.png"}
     assert said.plans[0][0].args == {"text": "A red barn on a hill.", "tgt_lang": "Dutch"}
-    assert [turn.files for turn in said.as_request("en").turns] == [
-        ["/outputs/1/text-to-image-0.png"],
-        [],
-        ["/outputs/3/canny-control-0.png"],
-    ]
+    files = [["/outputs/1/text-to-image-0.png"], [], ["/outputs/3/canny-control-0.png"]]
+    assert [turn.files for turn in said.as_request("en").turns] == files
 
 
 def test_interchangeable_task_types_and_a_missing_source_language_are_right(tmp_path: Path) -> None:

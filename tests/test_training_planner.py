@@ -70,9 +70,7 @@ def test_a_text_that_is_too_long_to_be_read_is_copied_whole(vocabulary: sequence
     assert prompt.plan_of(actions)[0][0].args == {"text": text}
 
 
-def test_every_action_of_a_plan_is_allowed(
-    vocabulary: sequences.Vocabulary, examples: list[augment.Example]
-) -> None:
+def test_every_action_is_allowed(vocabulary: sequences.Vocabulary, examples: list[augment.Example]) -> None:
     for example in examples:
         prompt, actions = prompt_of(vocabulary, example), written(vocabulary, example) or []
         for number, action in enumerate(actions):

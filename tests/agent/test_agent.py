@@ -256,9 +256,7 @@ async def test_sync_methods_work_in_a_running_event_loop() -> None:
         assert [run.answer for run in agent.batch(["Describe a.jpg"])] == ["A cat on a mat."]
 
 
-def test_the_environment_sets_what_the_code_leaves_open(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_environment_sets_what_code_leaves_open(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     album = tmp_path / "album"
     album.mkdir()
     variables = {

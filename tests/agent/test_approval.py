@@ -47,26 +47,11 @@ def test_a_plan_of_which_every_task_is_rejected_is_rejected() -> None:
 
 
 EDITS: list[Any] = [None, [], "count", {"name": "count", "args": [1]}, {"name": "count", "args": "a"}]
+WRONG = [None, 5, "a", {"0": YES}, [], [YES] * 2, [[YES]], [None], ["edit"], [["approve"]], [{"type": "x"}]]
 
 
 @pytest.mark.parametrize(
-    "decisions",
-    [
-        *(
-            None,
-            5,
-            "a",
-            {"0": YES},
-            [],
-            [YES, YES],
-            [[YES]],
-            [None],
-            ["edit"],
-            [["approve"]],
-            [{"type": "edit"}],
-        ),
-        *([{"type": "edit", "edited_action": edit}] for edit in EDITS),
-    ],
+    "decisions", [*WRONG, [{"type": "edit"}], *([{"type": "edit", "edited_action": edit}] for edit in EDITS)]
 )
 def test_decisions_of_another_form_are_asked_for_again(decisions: Any) -> None:
     approved = decide(Plan(tasks=[DESCRIBE]), {"decisions": decisions})

@@ -211,12 +211,8 @@ def test_an_empty_plan_is_answered_by_the_language_model_or_with_examples() -> N
     unknown = FakeStage(saying(Plan(notes=["no task fits: colourless green ideas"])))
     with JarvisAgent(planner=unknown, sources=[], backends=[]) as without_llm:
         answer = without_llm.invoke("colourless green ideas").answer
-    for text in (
-        "I could not do this.",
-        "no task fits: colourless green ideas",
-        "Describe the image photo.jpg",
-        "OPENAI_API_KEY",
-    ):
+    reason = "no task fits: colourless green ideas"
+    for text in ("I could not do this.", reason, "Describe the image photo.jpg", "OPENAI_API_KEY"):
         assert text in answer
     with JarvisAgent("none", planner=unknown, sources=[], backends=[]) as without_llm:
         assert "OPENAI_API_KEY" not in without_llm.invoke("colourless green ideas").answer
@@ -245,10 +241,8 @@ def test_without_a_usable_model_the_answer_says_why_and_what_to_do() -> None:
     pins = {"image-to-text": "nobody/nothing"}
     with JarvisAgent(llm, models=pins, settings=Settings(offline=True)) as agent:
         pinned = agent.invoke("Describe a.jpg")
-    gated = run_of(
-        DESCRIBE,
-        sources=[FakeSource([fake_candidate("image-to-text", "big/model", gated=True, local=False)])],
-    )
+    big = fake_candidate("image-to-text", "big/model", gated=True, local=False)
+    gated = run_of(DESCRIBE, sources=[FakeSource([big])])
     assert [run.results[0].status for run in (pinned, gated)] == ["failed", "failed"]
     for text in (
         "the model nobody/nothing, which is pinned for image-to-text, cannot be used",
@@ -256,11 +250,8 @@ def test_without_a_usable_model_the_answer_says_why_and_what_to_do() -> None:
     ):
         assert text in pinned.answer
     assert "starter" not in pinned.answer
-    for text in (
-        "big/model: it is gated",
-        "accept its terms at https://huggingface.co/big/model",
-        "jarvis models image-to-text",
-    ):
+    terms = "accept its terms at https://huggingface.co/big/model"
+    for text in ("big/model: it is gated", terms, "jarvis models image-to-text"):
         assert text in gated.answer
 
 

@@ -32,11 +32,8 @@ from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM
 pytestmark = pytest.mark.usefixtures("loop_time")
 REQUEST = "Say it shorter, aloud, and translate it"
 TRANSLATE: Row = ("translation", [], {"text": "a cat", "tgt_lang": "fr"})
-PLAN = plan(
-    ("summarization", [], {"text": "a long text"}),
-    ("text-to-speech", [0], {"text": "<resource>-0"}),
-    TRANSLATE,
-)
+SPEAK: Row = ("text-to-speech", [0], {"text": "<resource>-0"})
+PLAN = plan(("summarization", [], {"text": "a long text"}), SPEAK, TRANSLATE)
 RESULTS = {
     "summarization": {"summary_text": "short"},
     "text-to-speech": {"audio": np.zeros(160, dtype=np.float32), "sampling_rate": 16_000},
@@ -212,11 +209,8 @@ async def test_an_expert_that_ignores_cancellation_is_abandoned(tmp_path: Path, 
         path.write_bytes(b"RIFF\x00\x00")
         raise ValueError("too late")
 
-    jarvis = agent(
-        tmp_path,
-        {**RESULTS, "text-to-speech": write},
-        **{limit: {"seconds": 100} if limit == "budget" else 100},
-    )
+    limits: dict[str, Any] = {limit: {"seconds": 100} if limit == "budget" else 100}
+    jarvis = agent(tmp_path, {**RESULTS, "text-to-speech": write}, **limits)
     run = await jarvis.ainvoke(REQUEST)
     assert statuses(run) == ["ok", "failed", "ok"]
     expected = {"task_timeout": "AllCandidatesFailedError", "budget": "DeadlineError"}

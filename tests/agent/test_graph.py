@@ -87,9 +87,7 @@ async def test_a_thread_keeps_only_its_newest_turns(tmp_path: Path, monkeypatch:
     assert [f"count {word}" in prompt for word in ("once", "twice", "thrice")] == [False, True, True]
 
 
-async def test_a_thread_whose_run_never_ends_is_refused_after_the_time_limit(
-    tmp_path: Path, loop_time: LoopTime
-) -> None:
+async def test_a_thread_whose_run_never_ends_is_refused_in_time(tmp_path: Path, loop_time: LoopTime) -> None:
     stuck = asyncio.Event()
     agent = counting_agent(tmp_path, [], *ONE_BY_ONE, stuck=stuck)
     durable = agent.copy(checkpointer=InMemorySaver())

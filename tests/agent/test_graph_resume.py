@@ -108,9 +108,7 @@ async def test_a_url_is_not_fetched_again(tmp_path: Path, fetched: list[str]) ->
     assert fetched == [URL]
 
 
-async def test_a_url_in_the_text_may_be_fetched_after_the_run_has_resumed(
-    tmp_path: Path, fetched: list[str]
-) -> None:
+async def test_a_url_in_the_text_is_fetched_after_the_run_resumed(tmp_path: Path, fetched: list[str]) -> None:
     hang: Row = ("translation", [], {"text": "hi", "tgt_lang": "fr"})
     processes = TwoProcesses(tmp_path, [hang, ("image-to-text", [0], {"image": URL})])
     await processes.first(f"Say hi in French, then describe {URL}")
@@ -130,9 +128,7 @@ async def test_the_usage_includes_the_first_process(tmp_path: Path) -> None:
     assert run.usage["plan"] != Usage()
 
 
-async def test_a_resumed_run_has_its_whole_time_limit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_resumed_run_has_all_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     began = iter([time.time() - 3600])
     clock = SimpleNamespace(time=lambda: next(began, time.time()))
     monkeypatch.setattr("jarvis_agent.agent.pipeline.time", clock)

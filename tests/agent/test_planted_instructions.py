@@ -121,10 +121,8 @@ def test_the_content_of_a_file_starts_nothing(where: str, planted: str, secret: 
         respond=f"I did as told: the report is at {Path(MADE_UP).absolute()}, see {secret.name} there.",
     )
     run = world.agent.invoke(f"What does {next(iter(args.values()))} say? Translate it.")
-    assert [(result.task.task, result.status) for result in run.results] == [
-        (task, "ok"),
-        ("translation", "ok"),
-    ]
+    statuses = [(result.task.task, result.status) for result in run.results]
+    assert statuses == [(task, "ok"), ("translation", "ok")]
     assert SECRET_TEXT not in world.received + run.model_dump_json()
     assert EVIL_MODEL not in [call.candidate.id for call in world.backend.calls]
     assert f"{Path(MADE_UP).absolute()} (no such file)" in run.answer

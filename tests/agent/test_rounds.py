@@ -5,11 +5,11 @@ import json
 from typing import Any
 
 import pytest
-from langchain_core.runnables import RunnableConfig
+from durable_agents import THREAD
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
-from small_agents import CAPTION, plan, small_agent
+from small_agents import CAPTION, DESCRIBE, DESCRIBE_ALOUD, plan, small_agent
 from waiting import until
 
 from jarvis_agent import JarvisAgent, OfflinePlanner, Plan, Run, Settings
@@ -17,9 +17,7 @@ from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.testing import ScriptedLLM, first_candidate
 
 REQUEST = "What does a.jpg show? If it is a cat, say it aloud."
-LOOK = plan(("image-to-text", [], {"image": "a.jpg"}))
 BROKEN = {"image-to-text": UnsupportedError("it reads no such image")}
-THREAD: RunnableConfig = {"configurable": {"thread_id": "1"}}
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -39,7 +37,7 @@ def speak(task_id: int, text: str) -> dict[str, Any]:
 SPEAK = tasks(speak(1, "<resource>-0"))
 
 
-def run_of(respond: Any, written: str = LOOK, experts: Any = None, **options: Any) -> tuple[Run, Any]:
+def run_of(respond: Any, written: str = DESCRIBE, experts: Any = None, **options: Any) -> tuple[Run, Any]:
     """The sum of the chunks of a run, and its language model."""
     given = {"settings": Settings(), **options}
     agent, llm, _ = small_agent(written, experts, respond=respond, **given)
@@ -72,11 +70,8 @@ def test_where_nothing_depends_on_results_there_is_no_further_call() -> None:
 
 
 def test_failed_tasks_are_done_in_another_way() -> None:
-    written = plan(
-        ("image-to-text", [], {"image": "a.jpg"}), ("text-to-speech", [0], {"text": "<resource>-0"})
-    )
     other_way = tasks(look(2, "object-detection"), speak(3, "<resource>-2"))
-    run, llm = run_of([other_way, "image-to-text failed; 3-text-to-speech.wav"], written, BROKEN)
+    run, llm = run_of([other_way, "image-to-text failed; 3-text-to-speech.wav"], DESCRIBE_ALOUD, BROKEN)
     assert outcome(run) == {
         0: ("image-to-text", "failed"),
         1: ("text-to-speech", "skipped"),
@@ -111,7 +106,7 @@ def test_a_small_model_the_papers_prompts_a_saved_plan_and_another_planner_have_
     assert llm.stages() == []
     run, llm = run_of([SPEAK], settings=Settings(prompts="paper"), models=["a", "b"], select=first_candidate)
     assert (len(run.plan.tasks), llm.stages().count("respond")) == (1, 1)
-    agent, llm, _ = small_agent(LOOK, respond=[SPEAK])
+    agent, llm, _ = small_agent(respond=[SPEAK])
     with agent:
         saved = agent.invoke(agent.plan(REQUEST))
         assert len(saved.plan.tasks) == 1
@@ -137,7 +132,7 @@ def test_instructions_in_an_image_read_no_file_and_fetch_no_url(tmp_path: Any) -
 async def test_with_a_checkpointer_each_round_is_stored() -> None:
     """A run that was stopped in its second answer repeats no call and no task."""
     replies = [SPEAK, ("It is", 600.0), "It is a cat: 1-text-to-speech.wav."]
-    agent, llm, backend = small_agent(LOOK, respond=replies, checkpointer=InMemorySaver())
+    agent, llm, backend = small_agent(respond=replies, checkpointer=InMemorySaver())
     async with agent:
         stopped = asyncio.create_task(agent.ainvoke(REQUEST, THREAD))
         await until(lambda: len(llm.calls) == 3)
@@ -151,9 +146,7 @@ async def test_with_a_checkpointer_each_round_is_stored() -> None:
 
 
 async def test_a_further_round_can_be_edited_and_refers_to_earlier_results() -> None:
-    agent, _, backend = small_agent(
-        LOOK, respond=[SPEAK, "Done."], checkpointer=InMemorySaver(), approve=True
-    )
+    agent, _, backend = small_agent(respond=[SPEAK, "Done."], checkpointer=InMemorySaver(), approve=True)
     edited = {"task": "translation", "id": 1, "dep": [0], "args": {"text": "<resource>-0"}}
     async with agent:
         await agent.ainvoke(REQUEST, THREAD)
@@ -190,7 +183,7 @@ async def test_tools_may_be_called_like_steps_of_a_run() -> None:
 @pytest.mark.parametrize("second", [True, False])
 async def test_approval_is_asked_for_again_for_a_further_round(second: bool) -> None:
     replies = [SPEAK, "It is a cat."]
-    agent, llm, backend = small_agent(LOOK, respond=replies, checkpointer=InMemorySaver(), approve=True)
+    agent, llm, backend = small_agent(respond=replies, checkpointer=InMemorySaver(), approve=True)
     async with agent:
         first = await agent.ainvoke(REQUEST, THREAD)
         assert [call.spec.name for call in backend.calls] == []

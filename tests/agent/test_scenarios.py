@@ -65,9 +65,7 @@ def expected_graph(scenario: Scenario, plan: str) -> list[str]:
     ("prompts", "respond"), [("default", tells_all), ("paper", DEAD)], ids=["answered", "reported"]
 )
 @pytest.mark.parametrize(("scenario", "plan"), INTENDED_AND_PRINTED)
-def test_a_case_study_is_planned_run_and_answered(
-    scenario: Scenario, plan: str, prompts: str, respond: Any
-) -> None:
+def test_a_case_study_is_run_and_answered(scenario: Scenario, plan: str, prompts: str, respond: Any) -> None:
     """The graph is the intended one, experts receive what references mean, the answer has all results."""
     run, backend = play(scenario, plan, respond, prompts)
     assert [result.status for result in run.results] == ["ok"] * len(run.plan.tasks)
@@ -158,11 +156,8 @@ def test_a_chat_of_three_turns_uses_its_earlier_results(memory: str) -> None:
             else:
                 runs.append(agent.invoke({"input": turn, "chat_history": history}))
                 history += [HumanMessage(turn), AIMessage(runs[-1].answer)]
-    assert [[task.task for task in run.plan.tasks] for run in runs] == [
-        ["canny-control"],
-        ["canny-text-to-image"],
-        ["object-detection"],
-    ]
+    tasks = [[task.task for task in run.plan.tasks] for run in runs]
+    assert tasks == [["canny-control"], ["canny-text-to-image"], ["object-detection"]]
     assert all(run.ok for run in runs)
     given = [call.inputs["image"].path for call in backend.calls]
     assert given == [Path("example.jpg").absolute(), image_of(runs[0]), image_of(runs[1])]
@@ -183,9 +178,8 @@ def test_the_printed_chat_with_its_errors_is_run(prompts: str) -> None:
     assert len({task.id for task in runs[0].plan.tasks}) == 2
     assert all(run.ok for run in runs)
     assert {call.inputs["image"].path for call in backend.calls} == {Path("example.jpg").absolute()}
-    assert runs[2].plan.notes == [
-        'task 0 (object-detection): "example.png" was taken as its image "example.jpg"'
-    ]
+    note = 'task 0 (object-detection): "example.png" was taken as its image "example.jpg"'
+    assert runs[2].plan.notes == [note]
 
 
 # Chinese.

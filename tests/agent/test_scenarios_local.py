@@ -40,12 +40,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.fixture(scope="module")
 def models(built: Callable[[str], Path]) -> RegisteredSource:
     return RegisteredSource(
-        {
-            "id": f"tiny/{name}",
-            "task": task,
-            "path": built(name),
-            "metadata": {"options": options} if options else {},
-        }
+        {"id": f"tiny/{name}", "task": task, "path": built(name), "metadata": {"options": options}}
         for task, (name, options) in MODELS.items()
     )
 

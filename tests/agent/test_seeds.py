@@ -34,10 +34,8 @@ def draw(home: Path, seed: int) -> list[int]:
     agent, _, _ = small_agent([THREE, ONE], {DRAW: paint}, settings={"seed": seed})
     config = {"configurable": {"thread_id": "chat"}}
     with agent:
-        return [
-            *seeds(agent.invoke("Draw three pictures of a cat", config)),
-            *seeds(agent.invoke("Another one", config)),
-        ]
+        first = agent.invoke("Draw three pictures of a cat", config)
+        return [*seeds(first), *seeds(agent.invoke("Another one", config))]
 
 
 def test_each_picture_of_a_chat_is_another_and_the_same_in_another_process(home: Path) -> None:
@@ -74,9 +72,7 @@ async def test_the_pictures_of_a_long_chat_in_messages_alone_differ(
 
 
 @pytest.mark.parametrize("ids", [("1", "2", "3"), ("1", "2", "1")])
-def test_a_tool_that_is_called_again_in_a_chat_draws_another_picture(
-    home: Path, ids: tuple[str, ...]
-) -> None:
+def test_a_tool_that_is_called_again_draws_another_picture(home: Path, ids: tuple[str, ...]) -> None:
     calls = [ToolCall(name=DRAW, args=CAT, id=one) for one in ids]
     llm = ScriptedLLM([AIMessage("", tool_calls=calls[:2]), AIMessage("", tool_calls=calls[2:]), "Done."])
     tools = hub_tools(DRAW, experts={DRAW: paint})

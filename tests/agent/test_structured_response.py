@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from durable_agents import THREAD
 from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import BaseModel
 from small_agents import DESCRIBE, plan, small_agent
@@ -14,7 +15,6 @@ from jarvis_agent.core.errors import ConfigError, LLMError
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.testing import FakeBackend, FakeSource, fake_candidate
 
-THREAD: Any = {"configurable": {"thread_id": "a"}}
 REQUEST = "What is in a.jpg?"
 
 

@@ -245,9 +245,7 @@ def loaded(path: str) -> Any:
     return mesh
 
 
-def test_meshes_and_3d_files_become_glb(
-    adapting: Adapting, tmp_path: Path, subtests: pytest.Subtests
-) -> None:
+def test_meshes_and_3d_files_are_glb(adapting: Adapting, tmp_path: Path, subtests: pytest.Subtests) -> None:
     for colours in (np.array(COLOURS, np.uint8), np.array(COLOURS) / 255):
         with subtests.test(colours=str(colours)):
             output, resources = adapting("text-to-3d", {**SHAPE, "colors": colours})

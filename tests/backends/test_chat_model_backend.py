@@ -72,9 +72,7 @@ async def test_each_text_task_has_its_prompt(subtests: pytest.Subtests) -> None:
                 assert "tools" not in request.body
 
 
-async def test_media_are_sent_as_content_blocks(
-    image: Resource, tmp_path: Path, subtests: pytest.Subtests
-) -> None:
+async def test_media_are_content_blocks(image: Resource, tmp_path: Path, subtests: pytest.Subtests) -> None:
     sound = tmp_path / "a.wav"
     sound.write_bytes(b"wav data")
     audio = Resource(kind="audio", path=sound, mime="audio/wav")

@@ -163,9 +163,7 @@ def test_what_can_be_run_is_known_before_loading(pool: ModelPool, subtests: pyte
             assert re.search(reason, found) if reason else found is None
 
 
-def test_without_its_library_a_backend_names_the_extra(
-    pool: ModelPool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_backend_names_the_extra_of_its_library(pool: ModelPool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "find_spec", lambda name: None)
     tasks = (TEXT_TASK, UNCONDITIONAL, "text-ranking")
     for kind, task in zip(KINDS.values(), tasks, strict=True):

@@ -153,9 +153,7 @@ async def test_a_provider_that_keeps_failing_is_skipped_for_every_model(
     assert called == ["together", "nscale", "together", "nscale", "nscale"]
 
 
-async def test_silent_providers_share_the_time_of_a_task(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_silent_providers_share_a_tasks_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shares: list[float] = []
     monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: sum(shares))
 

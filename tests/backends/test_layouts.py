@@ -27,9 +27,7 @@ def half(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
     return lambda half: monkeypatch.setattr(snapshot, "computes_in_half", lambda settings: half)
 
 
-def test_one_copy_of_what_the_library_needs_is_read(
-    subtests: pytest.Subtests, half: Callable[[bool], None]
-) -> None:
+def test_one_copy_of_needed_files_is_read(subtests: pytest.Subtests, half: Callable[[bool], None]) -> None:
     pytest.importorskip("torch")
     for library, layout in LAYOUTS.items():
         for case in CASES[library]:
@@ -51,9 +49,7 @@ def test_a_model_without_weights_that_may_be_loaded_is_refused() -> None:
             chosen(layout, "config.json model.onnx")
 
 
-def test_the_variant_for_diffusers_is_read_from_the_file_names(
-    tmp_path: Path, half: Callable[[bool], None]
-) -> None:
+def test_the_variant_for_diffusers_is_read_from_names(tmp_path: Path, half: Callable[[bool], None]) -> None:
     pytest.importorskip("torch")
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "diffusion_pytorch_model.fp16.safetensors").write_bytes(b"")

@@ -168,9 +168,7 @@ async def test_a_cancelled_call_stops_its_download_and_blocks_no_later_one(
     assert held(await asyncio.to_thread(model_folder, MODEL, ONLINE)) == set(FILES[TRANSFORMERS])
 
 
-def test_the_progress_of_a_download_is_shown_in_the_terminal(
-    hub: HubDouble, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_progress_of_a_download_is_in_a_terminal(hub: HubDouble, monkeypatch: pytest.MonkeyPatch) -> None:
     shown, advance = io.StringIO(), downloads.Download.advance
     console = Console(file=shown, width=100)
 

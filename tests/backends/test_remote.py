@@ -96,9 +96,7 @@ def content_of(result: Result) -> Any:
 
 
 @pytest.mark.parametrize("task", RAW)
-async def test_a_result_of_the_server_is_that_of_this_process(
-    task: str, address: str, tmp_path: Path
-) -> None:
+async def test_a_result_of_the_server_is_that_from_here(task: str, address: str, tmp_path: Path) -> None:
     call = raw_call(task, tmp_path)
     backend = RemoteBackend(RawBackend(call.settings, ModelPool(0)), ExpertServer(address))
     here = adapt(call.spec, RAW[task], call)
@@ -161,9 +159,7 @@ async def test_an_answer_becomes_an_error_with_its_policy(
     assert getattr(caught.value, "retry_after", 7.0) == 7.0
 
 
-async def test_a_file_that_a_server_names_and_does_not_send_is_not_opened(
-    hub: HubDouble, tmp_path: Path
-) -> None:
+async def test_a_file_that_a_server_names_and_keeps_is_not_opened(hub: HubDouble, tmp_path: Path) -> None:
     (secret := tmp_path / "secret.txt").write_text("secret")
     row = {"kind": "text", "path": str(secret), "name": "a text"}
     hub.answer(ROUTE, body={"output": {"path": str(secret)}, "resources": [row], "notes": []})

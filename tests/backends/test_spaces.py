@@ -334,9 +334,7 @@ async def test_files_of_a_space_are_fetched_within_limits_and_from_no_private_ad
         assert other.headers == []
 
 
-async def test_a_space_cannot_have_the_inputs_sent_to_another_server(
-    space: SpaceDouble, tmp_path: Path
-) -> None:
+async def test_a_space_cannot_have_inputs_sent_to_another_server(space: SpaceDouble, tmp_path: Path) -> None:
     space.add("/say", {"text": "Textbox"}, ["Textbox"], lambda text: "hello")
     with SpaceDouble() as other:
         space.prefix = f"{other.url}/gradio_api"
@@ -368,9 +366,7 @@ async def test_endpoints_that_do_not_fit_are_explained(
 
 
 @pytest.mark.parametrize(("stage", "kind"), [("BUILDING", TransientError), ("PAUSED", UnsupportedError)])
-async def test_a_space_that_is_unavailable_is_explained(
-    tmp_path: Path, stage: str, kind: type[Exception]
-) -> None:
+async def test_an_unavailable_space_is_explained(tmp_path: Path, stage: str, kind: type[Exception]) -> None:
     with HubDouble() as other, pytest.raises(TransientError, match="is not ready"):
         await run(hello(other.url, tmp_path))
     with HubDouble() as hub, hub.redirected():

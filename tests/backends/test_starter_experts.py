@@ -198,9 +198,7 @@ def test_a_long_recording_is_cut_where_it_is_quiet() -> None:
 
 
 @pytest.mark.starter
-async def test_speech_is_transcribed_with_its_times_and_found_between_silences(
-    run: Run, tmp_path: Path
-) -> None:
+async def test_speech_is_transcribed_with_times_and_found_between_silences(run: Run, tmp_path: Path) -> None:
     import numpy as np
 
     heard = await run("automatic-speech-recognition", audio=SPEECH)
@@ -335,9 +333,7 @@ async def test_a_question_gets_the_lines_that_fit_it_or_none(run: Run, tmp_path:
 
 
 @pytest.mark.starter
-async def test_inputs_without_content_are_refused(
-    run: Run, tmp_path: Path, subtests: pytest.Subtests
-) -> None:
+async def test_empty_inputs_are_refused(run: Run, tmp_path: Path, subtests: pytest.Subtests) -> None:
     empty = tmp_path / "empty"
     empty.touch()
     brackets = "[" * 9_000 + "]" * 9_000  # Piper would speak what double brackets contain as phonemes

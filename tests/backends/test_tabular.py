@@ -121,9 +121,7 @@ def test_types_that_could_do_harm_are_refused_by_name_unless_allowed(ask: Ask, t
     assert raw["predictions"] == [pytest.approx(2, abs=4)]
 
 
-def test_of_several_models_the_config_names_one_and_it_must_be_whole(
-    ask: Ask, built: Any, tmp_path: Path
-) -> None:
+def test_of_several_models_the_config_names_one_that_is_whole(ask: Ask, built: Any, tmp_path: Path) -> None:
     folder = tmp_path / "several"
     folder.mkdir()
     shutil.copy(built("linear") / "model.skops", folder / "new.skops")

@@ -100,9 +100,7 @@ def test_what_a_model_cannot_take_is_refused(bench: Bench) -> None:
             bench.ask(task, model, **inputs)
 
 
-def test_a_reply_ends_at_its_limit_and_when_it_is_cancelled(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reply_ends_at_its_limit_and_if_cancelled(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     def length(limit: int) -> int:
         options = {"options": {"max_new_tokens": limit}}
         call = bench.call("image-text-to-text", "qwen2_vl", options, text="Write.", image="photo")

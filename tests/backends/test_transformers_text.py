@@ -57,9 +57,7 @@ def test_the_whole_of_a_long_text_is_read(bench: Bench, monkeypatch: pytest.Monk
     assert best["answer"] == LONG[best["start"] : best["end"]]
 
 
-def test_a_text_shows_its_progress_and_says_if_it_was_cut(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_text_shows_its_progress_and_if_it_was_cut(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[str] = []
     monkeypatch.setattr(text_tasks, "is_cancelled", lambda: bool(shown.extend(map(str, activities.get()))))
     call = bench.call("text-generation", "llama", {"options": {"max_new_tokens": 3}}, text="Ada")
@@ -221,9 +219,7 @@ def test_a_model_too_large_for_the_gpu_has_the_numbers_of_the_cpu(
     assert {weights.dtype for weights in model.parameters()} == {torch.float32}
 
 
-def test_the_beginning_of_a_long_recording_is_classified(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_beginning_of_a_recording_is_classified(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     call = bench.call("audio-classification", "wav2vec2_classifier", audio="tone")
     heard: list[int] = []
     loaded = bench.load(call).loaded

@@ -39,9 +39,7 @@ def test_large_files_are_read_once_and_small_ones_once_in_a_process(tmp_path: Pa
     assert reads == ["large", "small", "small"]
 
 
-def test_a_file_is_read_again_when_its_size_or_one_of_its_times_changes(
-    tmp_path: Path, reads: list[str]
-) -> None:
+def test_a_file_is_read_again_when_its_size_or_a_time_changes(tmp_path: Path, reads: list[str]) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"weights")
     before = file.stat()

@@ -16,9 +16,7 @@ def table_of(path: Path, content: str, mime: str = "text/csv") -> Resource:
     return Resource(kind="table", path=path, mime=mime)
 
 
-def test_an_unreadable_image_is_an_error_that_names_its_cause(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreadable_image_is_an_error_with_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "large.png"
     Image.new("RGB", (2, 2)).save(path)
 

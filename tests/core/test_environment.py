@@ -117,9 +117,7 @@ def test_files_are_fetched_through_the_proxy_in_any_of_its_forms(monkeypatch: py
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs users of POSIX")
 @pytest.mark.parametrize("home", ["", "a.png/home"])
-def test_what_needs_no_cache_works_without_a_home(
-    home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_agent_works_without_a_home(home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from PIL import Image
 
     Image.new("RGB", (7, 5)).save(tmp_path / "a.png")

@@ -122,9 +122,7 @@ DAMAGED = "the file is damaged or cut off, and a part of the picture is missing"
         ("a.bmp", {}, 54),
     ],
 )
-def test_of_a_picture_that_is_cut_off_the_rest_is_read(
-    name: str, options: Any, head: int, tmp_path: Path
-) -> None:
+def test_the_rest_of_a_cut_picture_is_read(name: str, options: Any, head: int, tmp_path: Path) -> None:
     Image.effect_noise((80, 80), 60).convert("RGB").save(path := tmp_path / name, **options)
     assert open_image(path)[1] == []
     content, mime = path.read_bytes(), detect_media_type(path)[1]

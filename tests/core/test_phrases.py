@@ -55,10 +55,8 @@ def test_tasks_that_have_their_own_sentence_or_noun_exist() -> None:
 def test_a_note_is_translated_with_its_values_and_the_words_of_users_and_libraries_are_not() -> None:
     absent = Note("it is not on this machine, and offline mode is on")
     failed = Note("OSError", detail="[Errno 2] No such file or directory: 'x {0}'", advice="look")
-    reasons = [
-        Note("{model}: {reason}", model="a/b", reason=absent),
-        Note("{model}: {reason}", model="c/d", reason=failed),
-    ]
+    both = (("a/b", absent), ("c/d", failed))
+    reasons = [Note("{model}: {reason}", model=model, reason=reason) for model, reason in both]
     for note, english, chinese in (
         (
             Note("no task uses {file}", file="“a {x}.jpg”"),

@@ -33,10 +33,7 @@ class Half:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (
-            {"sources": [SimpleNamespace(name="mine")]},
-            r"a source .* lacks `candidates`; see .* ModelSource in",
-        ),
+        ({"sources": [SimpleNamespace(name="a")]}, r"a source .* lacks `candidates`; see .* ModelSource in"),
         ({"sources": [FakeSource]}, r"a source .* FakeSource is a class; give an instance"),
         ({"backends": [Half()]}, r"a backend .* Half lacks `run`, `close`; see the protocol Backend in"),
         ({"backends": [Half]}, r"the backend Half cannot be made from \(settings, pool\): TypeError"),

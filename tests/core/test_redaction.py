@@ -125,9 +125,7 @@ def test_redaction_takes_linear_time() -> None:
 
 
 @pytest.mark.parametrize("stage", ["plan", "run", "respond"])
-async def test_secrets_in_the_errors_of_a_run_are_masked(
-    stage: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_secrets_in_errors_of_a_run_are_masked(stage: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, logger="jarvis_agent")
     parts: Any = {"experts": {"image-to-text": _LeakyError()}} if stage == "run" else {stage: _LeakyError()}
     agent, _, _ = small_agent(**parts)

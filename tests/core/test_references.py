@@ -68,15 +68,7 @@ def test_file_names_and_other_text_are_not_references() -> None:
 def test_references_without_an_id_are_recognised() -> None:
     for text in ("<resource>", " <resource-dep_id>", "<GENERATED>-task_id", "<resource>-<dep_id>"):
         assert is_nameless(text), text
-    for text in (
-        "<resource>-0",
-        "a <resource>",
-        "resource",
-        "<b>",
-        "",
-        "<resource>是什么意思",
-        "<resource>.jpg",
-    ):
+    for text in ("<resource>-0", "a <resource>", "resource", "<b>", "", "<resource>是什么", "<resource>.jpg"):
         assert not is_nameless(text), text
 
 

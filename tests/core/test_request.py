@@ -151,10 +151,8 @@ def test_an_odd_part_of_an_earlier_turn_does_not_end_a_chat(odd: Any) -> None:
 
 def test_what_can_be_read_of_an_earlier_turn_is_read() -> None:
     messages = [ODD[0], ODD[1], {"role": "user", "content": "two"}]
-    assert [message_text(message) for message in Request.of({"messages": messages}).history] == [
-        "I cannot",
-        "x",
-    ]
+    history = Request.of({"messages": messages}).history
+    assert [message_text(message) for message in history] == ["I cannot", "x"]
 
 
 @pytest.mark.parametrize(
@@ -177,9 +175,7 @@ def test_what_can_be_read_of_an_earlier_turn_is_read() -> None:
         ({"input": b"\xff" * 100_000}, "input: this takes a text"),
     ],
 )
-def test_an_invalid_request_is_refused_with_the_field_and_the_accepted_forms(
-    value: Any, message: str
-) -> None:
+def test_a_wrong_request_is_refused_with_the_field_and_the_accepted_forms(value: Any, message: str) -> None:
     with pytest.raises(InputError, match="a request is a text, or a dict") as caught:
         Request.of(value)
     assert message in str(caught.value)

@@ -209,11 +209,7 @@ async def test_models_of_waiting_tasks_are_loaded_early_until_the_tasks_end(
     async def fail() -> None:
         raise ValueError("no luck")
 
-    first: dict[str, Callable[[], Any]] = {
-        "ok": lambda: None,
-        "skipped": fail,
-        "failed": asyncio.Event().wait,
-    }
+    first: dict[str, Any] = {"ok": lambda: None, "skipped": fail, "failed": asyncio.Event().wait}
     for outcome, work in first.items():
         with subtests.test(outcome):
             runner = LoadingRunner(lambda call, work=work: work() if call.task.id == 0 else None)  # type: ignore[misc]
@@ -306,16 +302,11 @@ def test_all_results_are_used_where_a_list_is_taken_and_inside_a_text() -> None:
     ]
     listed = {"image": "<resource>-0 and <resource>-1"}
     other = result_of("draw", image("d.png"), number=1)
-    assert [run["image"] for run in args_of_runs(LOOK, listed, made, other)[0]] == [
-        "<resource>-0[1]",
-        "<resource>-0[2]",
-        "<resource>-1",
-    ]
+    images = ["<resource>-0[1]", "<resource>-0[2]", "<resource>-1"]
+    assert [run["image"] for run in args_of_runs(LOOK, listed, made, other)[0]] == images
 
 
-async def test_further_runs_have_the_selection_of_the_first_and_events_of_their_own(
-    store: ResourceStore,
-) -> None:
+async def test_further_runs_have_the_selection_of_the_first_and_own_events(store: ResourceStore) -> None:
     """The model is chosen once. Those beyond the limit are left out, which the first result says."""
 
     class Writing(EchoRunner):

@@ -314,9 +314,7 @@ def test_a_task_runs_once_for_each_result_that_it_takes_one_of(makings: list[Mak
 
 @examples(max_examples=100)
 @given(makings(), st.integers(0, 12))
-def test_a_resumed_run_has_the_same_runs_and_repeats_none_that_was_stored(
-    makings: list[Making], room: int
-) -> None:
+def test_a_resumed_run_has_the_same_runs_and_repeats_no_stored_one(makings: list[Making], room: int) -> None:
     tasks = [making.task(i) for i, making in enumerate(makings)]
     whole = asyncio.run(make(tasks, MakingRunner(makings)))
     store = Crashing(room)

@@ -297,9 +297,7 @@ async def test_files_that_a_thread_writes_after_its_attempt_are_removed(
     await pool.close()
 
 
-async def test_a_model_that_keeps_failing_is_skipped(
-    monkeypatch: pytest.MonkeyPatch, loop_time: LoopTime
-) -> None:
+async def test_a_failing_model_is_skipped(monkeypatch: pytest.MonkeyPatch, loop_time: LoopTime) -> None:
     skipped = "a is not called for another 30 s: it failed 5 times in a row"
     with monkeypatch.context() as patched:
         patched.setattr(fallback, "RETRIES", 9)

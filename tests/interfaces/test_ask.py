@@ -12,7 +12,7 @@ from rich.console import Console
 
 from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.notes import Note
-from jarvis_agent.core.types import Resource, Selection, TaskResult, Usage
+from jarvis_agent.core.types import Resource, Selection, Usage
 from jarvis_agent.execution.run import Run
 from jarvis_agent.interfaces.cli import ask as terminal
 from jarvis_agent.interfaces.common.progress import answered
@@ -85,9 +85,7 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     return sent
 
 
-def test_in_a_terminal_the_plan_is_a_tree_that_ends_before_the_answer(
-    tmp_path: Path, screen: io.StringIO
-) -> None:
+def test_in_a_terminal_the_plan_is_a_tree_before_the_answer(tmp_path: Path, screen: io.StringIO) -> None:
     terminal.one_shot(FakeAgent(a_run(tmp_path / "a.wav")), {"input": "x"}, as_json=False)
     tree, _, answer = screen.getvalue().rpartition("Plan: 2 tasks")[2].partition("\x1b[?25h\n")
     for part in ("✓ 0 image-to-text", "✓ 1 text-to-speech", "org/model: most downloaded"):
@@ -115,11 +113,8 @@ def test_a_terminal_shows_markdown_with_its_line_breaks(screen: io.StringIO) -> 
 
 def test_a_text_that_was_read_is_shown_as_it_is_written(screen: io.StringIO) -> None:
     read = "#include <a_b_c.h> // **not bold**"
-    run = Run(
-        answer=f"The text reads:\n{read}",
-        plan=Plan(tasks=[CAPTION]),
-        results=[done(CAPTION, Resource(kind="text", text=read))],
-    )
+    results = [done(CAPTION, Resource(kind="text", text=read))]
+    run = Run(answer=f"The text reads:\n{read}", plan=Plan(tasks=[CAPTION]), results=results)
     assert printed(screen, run)[-2:] == ["The text reads:", read]
 
 
@@ -140,13 +135,7 @@ def test_paths_below_the_working_directory_are_relative(home: Path, capsys: Capt
         (Run(answer="Paris.", plan=Plan(notes=["a note"]), usage={"chat": Usage(output_tokens=2)}), True),
         (Run(answer="Sorry.", plan=Plan(notes=["planning failed"]), usage={"chat": Usage(calls=1)}), False),
         (Run(answer="Sorry.", plan=Plan(notes=[NO_FILE]), usage={"chat": Usage(output_tokens=2)}), False),
-        (
-            Run(
-                plan=Plan(tasks=[CAPTION, SPEECH]),
-                results=[TaskResult(task=CAPTION, status="ok"), failed(SPEECH, "no")],
-            ),
-            True,
-        ),
+        (Run(plan=Plan(tasks=[CAPTION, SPEECH]), results=[done(CAPTION), failed(SPEECH, "no")]), True),
     ],
 )
 def test_a_run_counts_as_answered_if_something_was_done(run: Run, expected: bool) -> None:
@@ -189,9 +178,7 @@ def test_ctrl_c_stops_the_request_and_not_the_chat(
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_control_characters_do_not_reach_the_terminal(
-    tmp_path: Path, capsys: Captured, as_json: bool
-) -> None:
+def test_control_characters_reach_no_terminal(tmp_path: Path, capsys: Captured, as_json: bool) -> None:
     answer = "red \x1b[31mcat\x1b]0;x\x07 \x9b2J [bold]kept[/bold] :cat:"
     run = a_run(tmp_path / "a\x1b[31m\x07.wav", answer=answer)
     terminal.one_shot(FakeAgent(run), {"input": "x"}, as_json=as_json)
@@ -227,9 +214,7 @@ def test_a_chat_can_be_quit(capsys: Captured, monkeypatch: pytest.MonkeyPatch, w
     assert agent.requests == []
 
 
-def test_a_chat_continues_after_an_error(
-    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_chat_survives_an_error(tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
     say(monkeypatch, "look at nope.jpg\n/tmp/cat.jpg\n")
     agent = FakeAgent(InputError("nope.jpg does not exist"), a_run(tmp_path / "a.wav"))
     assert terminal.chat(agent)
@@ -240,9 +225,7 @@ def test_a_chat_continues_after_an_error(
     assert not terminal.chat(FakeAgent(InputError("nope.jpg does not exist"))), "nothing was answered"
 
 
-def test_the_agent_is_closed_after_a_failure_or_ctrl_c(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_agent_is_closed_after_errors_and_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     agent = FakeAgent(InputError("the request is empty"))
     with pytest.raises(InputError):
         terminal.one_shot(agent, {"input": ""}, as_json=False)

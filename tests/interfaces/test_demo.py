@@ -58,9 +58,7 @@ def test_the_examples_are_copied_and_the_request_runs_without_model_and_network(
 
 
 @pytest.mark.parametrize("make", [lambda path: path.write_text("mine"), Path.mkdir], ids=["file", "folder"])
-def test_a_file_of_the_user_is_left_as_it_is(
-    asked: FakeAgent, tmp_path: Path, make: Callable[[Path], None]
-) -> None:
+def test_a_file_of_the_user_is_left(asked: FakeAgent, tmp_path: Path, make: Callable[[Path], None]) -> None:
     make(tmp_path / "cat.jpg")
     result = run_demo()
     assert result.exit_code == 2

@@ -119,9 +119,7 @@ def test_own_requests_are_scored_with_calls_and_failures(monkeypatch: pytest.Mon
         (["plans", "--half", "other"], "--half"),
     ],
 )
-def test_bad_usage_exits_2(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], said: str
-) -> None:
+def test_bad_use_exits_2(folder: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], said: str) -> None:
     monkeypatch.chdir(folder)
     done = called(*words)
     assert (done.exit_code, said in done.stderr) == (2, True), done.output

@@ -101,9 +101,7 @@ def server(process: subprocess.Popen[bytes], port: int) -> ExpertServer:
     return ExpertServer(f"http://127.0.0.1:{port}", KEY)
 
 
-async def test_a_call_runs_in_the_server_and_says_so(
-    server: ExpertServer, process: subprocess.Popen[bytes]
-) -> None:
+async def test_a_call_runs_in_the_server(server: ExpertServer, process: subprocess.Popen[bytes]) -> None:
     call = command_call("echo é")
     assert (await said(command_backend(server), call)).startswith(f"é by {process.pid} ")
     assert call.trace == {"endpoint": server.address}
@@ -202,9 +200,7 @@ async def test_a_client_that_goes_away_ends_its_call(server: ExpertServer, tmp_p
     await until((tmp_path / "cancelled").exists)
 
 
-async def test_calls_that_are_cancelled_leave_no_file(
-    server: ExpertServer, folder: Path, tmp_path: Path
-) -> None:
+async def test_cancelled_calls_leave_no_file(server: ExpertServer, folder: Path, tmp_path: Path) -> None:
     backend, image = command_backend(server), picture(tmp_path / "a.jpg")
     calls = [asyncio.create_task(backend.run(command_call(f"echo {n}", image=image))) for n in range(100)]
     for number, call in enumerate(calls):
@@ -374,9 +370,7 @@ def test_a_background_server_needs_a_directory(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.slow
-def test_a_background_server_is_found_shown_and_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_background_server_is_found_and_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in environment(tmp_path).items():
         monkeypatch.setenv(name, value)
 

@@ -104,9 +104,7 @@ async def test_a_model_too_large_for_every_class_fails_at_once_and_names_them(ba
         await backend.run(command_call("echo", "org/large"))
 
 
-async def test_a_client_that_goes_away_ends_its_call_in_the_replica(
-    backend: RemoteBackend, tmp_path: Path
-) -> None:
+async def test_a_client_that_leaves_ends_its_call_in_replicas(backend: RemoteBackend, tmp_path: Path) -> None:
     running = asyncio.create_task(backend.run(command_call(f"hold {tmp_path}")))
     await until(lambda: names(tmp_path))
     running.cancel()
@@ -129,9 +127,7 @@ async def test_two_hundred_calls_at_once_are_answered(backend: RemoteBackend) ->
     assert [answer.split()[0] for answer in answers] == [str(n) for n in range(200)]
 
 
-async def test_a_killed_replica_is_replaced_and_its_call_is_repeated(
-    backend: RemoteBackend, tmp_path: Path
-) -> None:
+async def test_a_killed_replica_is_replaced_its_call_repeated(backend: RemoteBackend, tmp_path: Path) -> None:
     done = await with_retries(backend, f"die {tmp_path / 'died'}", [])
     assert done.error is None
     assert "lost the replica" in str(done.attempts[0].error)
@@ -231,9 +227,7 @@ def test_the_expert_server_does_not_start_without_keys(monkeypatch: pytest.Monke
     ("size", "on_gpu", "chosen"),
     [(None, False, "2gb"), (10**9, True, "2gb-gpu"), (2 * 10**9, True, "4gb"), (2 * 10**9, False, "4gb")],
 )
-def test_the_smallest_class_is_chosen_with_a_gpu_where_it_is_used(
-    size: int | None, on_gpu: bool, chosen: str
-) -> None:
+def test_the_smallest_class_is_chosen_with_a_gpu_if_used(size: int | None, on_gpu: bool, chosen: str) -> None:
     from jarvis_agent.interfaces.experts.ray_serve import SizeClass, choose_size
 
     sizes = [SizeClass(memory_gb=4), SizeClass(memory_gb=2), SizeClass(memory_gb=2, gpus=0.125)]

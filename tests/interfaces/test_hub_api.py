@@ -31,7 +31,8 @@ TALL = base64.b64encode(_tall.getvalue()).decode()
 Image.effect_noise((30, 20), 90).save(_noise := io.BytesIO(), format="PNG")
 NOISE = _noise.getvalue()
 PICTURE, DAMAGED = (base64.b64encode(content).decode() for content in (NOISE, NOISE[:43]))
-
+BEARER = {"Authorization": f"Bearer {KEY}"}
+CAPTIONER, FLIP = "me/says/pipeline/image-to-text", {"flip": "vertical"}
 TINY = {
     "bert_classifier": "text-classification",
     "bert_reader": "question-answering",
@@ -69,7 +70,7 @@ def test_a_model_answers_for_the_task_that_fits_the_request(address: str) -> Non
     other = InferenceClient(base_url=f"{address}/models/me/says", token=KEY)
     found = other.translation("echo é", src_lang="de", tgt_lang="en")
     assert found.translation_text.startswith("é by")
-    models = httpx.get(f"{address}/models", headers={"Authorization": f"Bearer {KEY}"}).json()["loaded"]
+    models = httpx.get(f"{address}/models", headers=BEARER).json()["loaded"]
     assert ("me/says", 1) in {(one["model"], one["calls"]) for one in models}
 
 
@@ -83,21 +84,11 @@ def test_a_model_answers_for_the_task_that_fits_the_request(address: str) -> Non
         (404, "me/says@../../etc/pipeline/image-to-text", {"inputs": PICTURE}, "no model"),
         (404, "me/says@/etc/pipeline/image-to-text", {"inputs": PICTURE}, "no model"),
         (422, "me/says", {"inputs": f"refuse UnsupportedError {Path.home()}"}, "the model refuses this"),
-        (400, "me/says/pipeline/image-to-text", {"inputs": "http://10.0.0.1/a.png"}, "not a path or URL"),
-        (400, "me/says/pipeline/image-to-text", {"inputs": str(EXAMPLES / "cat.jpg")}, "not a path or URL"),
-        (
-            400,
-            "me/says/pipeline/image-to-text",
-            {"inputs": "YWJj"},
-            "a text file, and an image file is needed",
-        ),
-        (400, "me/says/pipeline/image-to-text", {"inputs": TALL}, "pixels, more than 100,000,000"),
-        (
-            400,
-            "pillow/edit",
-            {"inputs": DAMAGED, "parameters": {"flip": "vertical"}},
-            "image.png cannot be read",
-        ),
+        (400, CAPTIONER, {"inputs": "http://10.0.0.1/a.png"}, "not a path or URL"),
+        (400, CAPTIONER, {"inputs": str(EXAMPLES / "cat.jpg")}, "not a path or URL"),
+        (400, CAPTIONER, {"inputs": "YWJj"}, "a text file, and an image file is needed"),
+        (400, CAPTIONER, {"inputs": TALL}, "pixels, more than 100,000,000"),
+        (400, "pillow/edit", {"inputs": DAMAGED, "parameters": FLIP}, "image.png cannot be read"),
         (400, "me/says", [], "cannot be read"),
         (400, "me/says", {"inputs": "fail BadInputError \ud800"}, "\ufffd"),
         (400, "me/sees", {"inputs": "page", "image": [PICTURE] * 101}, "101 files, more than 100"),
@@ -109,33 +100,24 @@ def test_a_model_answers_for_the_task_that_fits_the_request(address: str) -> Non
     ],
 )
 def test_a_refused_request_says_why(address: str, status: int, model: str, body: object, why: str) -> None:
-    headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
+    headers = BEARER | {"Content-Type": "application/json"}
     response = httpx.post(f"{address}/models/{model}", content=json.dumps(body), headers=headers)
     assert (response.status_code, why in response.json()["error"]) == (status, True), response.text
     assert str(Path.home()) not in response.text
 
 
 def test_a_file_is_sent_as_it_is_with_parameters_in_the_query(address: str) -> None:
-    response = httpx.post(
-        f"{address}/models/pillow/resize/pipeline/resize-image",
-        content=NOISE,
-        headers={"Authorization": f"Bearer {KEY}"},
-        params={"parameters": '{"width": 8, "height": 6}'},
-    )
+    def post(model: str, content: bytes, mime: str = "", **params: str) -> httpx.Response:
+        headers = BEARER | ({"Content-Type": mime} if mime else {})
+        return httpx.post(f"{address}/models/{model}", content=content, headers=headers, params=params)
+
+    size = '{"width": 8, "height": 6}'
+    response = post("pillow/resize/pipeline/resize-image", NOISE, parameters=size)
     assert response.headers["content-type"] == "image/png"
     assert Image.open(io.BytesIO(response.content)).size == (8, 6)
-    table = httpx.post(
-        f"{address}/models/pillow/info/pipeline/media-info",
-        content=b"{a,b\n1,2\n",
-        headers={"Authorization": f"Bearer {KEY}", "Content-Type": "text/csv"},
-    )
+    table = post("pillow/info/pipeline/media-info", b"{a,b\n1,2\n", "text/csv")
     assert table.json()["columns"] == ["{a", "b"]
-    key = {"Authorization": f"Bearer {KEY}"}
-    said = httpx.post(
-        f"{address}/models/me/says/pipeline/text-generation",
-        content=b'{"inputs": "echo untyped"}',
-        headers=key,
-    )
+    said = post("me/says/pipeline/text-generation", b'{"inputs": "echo untyped"}')
     assert said.json()[0]["generated_text"].startswith("untyped by")
 
 

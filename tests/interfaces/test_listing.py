@@ -150,9 +150,7 @@ def test_the_commands_find_the_starter_models_without_a_network(monkeypatch: pyt
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="torch runs the model")
 @pytest.mark.parametrize("answers", [True, False])
-def test_models_of_the_hub_are_available_if_it_answers(
-    monkeypatch: pytest.MonkeyPatch, answers: bool
-) -> None:
+def test_models_of_the_hub_are_there_if_it_answers(monkeypatch: pytest.MonkeyPatch, answers: bool) -> None:
     def get(url: str, **_: Any) -> httpx.Response:
         if answers:
             return httpx.Response(200, request=httpx.Request("GET", url))
@@ -172,11 +170,8 @@ def test_models_of_the_hub_are_available_if_it_answers(
 
 def test_one_task_is_shown_in_detail_and_output_to_a_pipe_is_not_wrapped() -> None:
     shown = jarvis("tasks", "asr").stdout
-    for text in (
-        "automatic-speech-recognition",
-        "Systran/faster-whisper-tiny.en (starter)",
-        TASKS["automatic-speech-recognition"].description,
-    ):
+    asr = TASKS["automatic-speech-recognition"]
+    for text in (asr.name, "Systran/faster-whisper-tiny.en (starter)", asr.description):
         assert f" {text}" in shown
     assert set(TASKS) <= set(jarvis("tasks").stdout.replace(",", " ").split())
 

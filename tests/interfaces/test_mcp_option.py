@@ -133,9 +133,7 @@ def test_tools_of_a_server_and_experts_of_the_hub_work_in_one_plan(plans: list[s
     assert result.exit_code == 0
 
 
-def test_a_server_keeps_its_state_between_the_requests_of_a_chat(
-    plans: list[str], serve: Callable[[str], str]
-) -> None:
+def test_a_server_keeps_its_state_between_requests(plans: list[str], serve: Callable[[str], str]) -> None:
     plans += [plan(("count_calls", [], {}))] * 2
     result = jarvis("chat", "--mcp", serve(COUNTER), stdin="Count.\nCount again.\n")
     assert re.findall(r'"count_calls".*?"text": "(\d)"', result.stdout) == ["1", "2"]
@@ -144,13 +142,8 @@ def test_a_server_keeps_its_state_between_the_requests_of_a_chat(
 def test_structured_content_is_a_text_sound_is_a_file_and_questions_are_declined(
     plans: list[str], serve: Callable[[str], str]
 ) -> None:
-    rows: list[Row] = [
-        ("measure", [], {}),
-        ("count_words", [0], {"text": "<resource>-0"}),
-        ("fail", [], {}),
-        ("sing", [], {}),
-        ("greet", [], {}),
-    ]
+    rows: list[Row] = [(name, [], {}) for name in ("measure", "count_words", "fail", "sing", "greet")]
+    rows[1] = ("count_words", [0], {"text": "<resource>-0"})
     plans.append(plan(*rows))
     result = jarvis("Measure it.", "--mcp", serve(REPORTER), "--mcp", STUDIO, "--json")
     run = Run.model_validate_json(result.stdout)

@@ -278,14 +278,9 @@ async def test_sound_is_an_embedded_resource_and_large_or_other_files_are_links(
     async with agent_of(tmp_path) as agent:
         session = Session(agent.copy(settings={"output_dir": tmp_path / "out"}), PublicNames({}))
         (tmp_path / "out" / "run").mkdir(parents=True)
-        kinds = [
-            ("audio", "audio/wav"),
-            ("table", "text/csv"),
-            ("video", "video/mp4"),
-            ("image", "image/png"),
-        ]
+        rows = [("audio", "audio/wav"), ("table", "text/csv"), ("video", "video/mp4"), ("image", "image/png")]
         resources = []
-        for kind, mime in kinds:
+        for kind, mime in rows:
             path = tmp_path / "out" / "run" / mime.replace("/", ".")
             path.write_bytes(b"content")
             resources.append(Resource(kind=kind, path=path, mime=mime))
@@ -298,10 +293,8 @@ async def test_sound_is_an_embedded_resource_and_large_or_other_files_are_links(
     assert [block.type for block in large] == ["resource", "resource_link", "resource_link", "resource_link"]
     assert [block.type for block in blocks] == ["resource", "resource_link", "resource_link", "image"]
     assert isinstance(blocks[0], types.EmbeddedResource)
-    assert (blocks[0].resource.uri, blocks[0].resource.mime_type) == (
-        "jarvis:///outputs/run/audio.wav",
-        "audio/wav",
-    )
+    sound = blocks[0].resource
+    assert (sound.uri, sound.mime_type) == ("jarvis:///outputs/run/audio.wav", "audio/wav")
     assert isinstance(blocks[1], types.ResourceLink)
     assert (blocks[1].uri, blocks[1].size) == ("jarvis:///outputs/run/text.csv", 7)
     assert [link.name for link in session.links] == ["audio.wav", "text.csv", "video.mp4", "image.png"] * 2
@@ -360,9 +353,7 @@ async def test_cancelling_a_request_over_http_ends_its_run(tmp_path: Path, era: 
 
 
 @both_eras
-async def test_leaving_over_http_ends_the_runs(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, era: str
-) -> None:
+async def test_leaving_over_http_ends_it(tmp_path: Path, caplog: pytest.LogCaptureFixture, era: str) -> None:
     never, entered, stopped = endless_expert()
     agent = agent_of(tmp_path, {"image-to-text": never}, max_file_bytes=1_000_000)
     async with serving(agent) as url:
@@ -387,9 +378,7 @@ async def test_over_http_a_key_has_limits_of_runs(tmp_path: Path, era: str) -> N
     assert "at most 1 runs a minute" in texts(answers[1])
 
 
-async def test_over_http_a_key_has_a_limit_of_sessions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_over_http_a_key_has_limited_sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jarvis_agent.interfaces.mcp.server.MAX_SESSIONS", 1)
     async with serving(agent_of(tmp_path), "one", "two") as url:
         async with connected(url, "one", "legacy"), connected(url, "two", "legacy") as other:
@@ -536,10 +525,7 @@ def test_the_printed_configuration_starts_the_server_for_each_client(
     assert [list(each) for each in configurations] == [["mcpServers"], ["servers"], ["context_servers"]]
     (started,) = {json.dumps(each[key]["jarvis"]) for each in configurations for key in each}
     server = json.loads(started)
-    assert server["env"] == {
-        "JARVIS_ALLOWED_DIRS": str(tmp_path),
-        "JARVIS_OUTPUT_DIR": str(tmp_path / "made"),
-    }
+    assert server["env"] == {"JARVIS_ALLOWED_DIRS": str(tmp_path), "JARVIS_OUTPUT_DIR": f"{tmp_path}/made"}
     command = [server["command"], *server["args"], "--help"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert "MCP clients" in done.stdout, done.stderr

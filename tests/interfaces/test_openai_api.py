@@ -6,7 +6,6 @@ import hashlib
 import json
 import re
 import threading
-import wave
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 import httpx
 import openai
 import pytest
+from hosting import wav
 from langchain_core.messages import HumanMessage
 from langchain_openai import ChatOpenAI
 from PIL import Image
@@ -89,9 +89,7 @@ def test_an_image_is_processed_and_the_reply_links_what_was_made(live: Live) -> 
 
 def test_a_recording_is_transcribed(live: Live, tmp_path: Path) -> None:
     speech = tmp_path / "speech.wav"
-    with wave.open(str(speech), "wb") as sound:
-        sound.setparams((1, 2, 16_000, 0, "NONE", ""))
-        sound.writeframes(bytes(range(200)) * 20)
+    speech.write_bytes(wav())
     args = {"audio": name_of(speech)}
     live.script["plan"] = json.dumps([{"task": "automatic-speech-recognition", "id": 0, "args": args}])
     part = {"type": "input_audio", "input_audio": {"data": encoded(speech), "format": "wav"}}
@@ -132,9 +130,7 @@ def test_open_webui_lists_the_files_of_a_message_before_its_text(live: Live) -> 
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-def test_a_later_turn_refers_to_results_and_not_to_what_was_said_of_them(
-    tmp_path: Path, stream: bool
-) -> None:
+def test_a_later_turn_refers_to_results_not_to_what_was_said_of_them(tmp_path: Path, stream: bool) -> None:
     histories: list[tuple[ChatTurn, ...]] = []
     tasks = [("image-to-text", 0), ("canny-control", 1)]
 
@@ -218,11 +214,7 @@ BAD: dict[str, tuple[Any, int, str]] = {
     "unknown part": (user({"type": "video"}), 400, "the part 'video' of the message holds no file"),
     "a thought": (user({"type": "thinking", "thinking": "x"}), 400, "the part 'thinking' of the message"),
     "a stored file": (user({"type": "file", "file": {"file_id": "x"}}), 400, "attach its bytes (base64)"),
-    "empty part": (
-        user({"type": "image_url", "image_url": None}),
-        400,
-        "the part 'image_url' of the message",
-    ),
+    "empty url": (user({"type": "image_url", "image_url": None}), 400, "the part 'image_url' of the message"),
     "no part": (user(None), 400, "messages: this takes"),
     "a path": (user(image_part("/etc/passwd")), 400, "files of this machine are not read here"),
     "a file URL": (user(image_part("file:///etc/passwd")), 400, "files of this machine are not read here"),
@@ -293,9 +285,7 @@ def test_every_error_under_v1_has_openais_form(live: Live, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-def test_a_run_that_takes_too_long_is_a_timeout(
-    live: Live, monkeypatch: pytest.MonkeyPatch, stream: bool
-) -> None:
+def test_a_run_that_takes_long_times_out(live: Live, monkeypatch: pytest.MonkeyPatch, stream: bool) -> None:
     async def late(self: JarvisAgent, *_: Any) -> AsyncIterator[Any]:
         raise DeadlineError("the run did not end within 3 s (JARVIS_BUDGET)")
         yield

@@ -349,11 +349,8 @@ def test_open_webui_can_speak_hear_and_draw(live: Live) -> None:
     """Its requests, as its sources send them."""
     voice = {"model": "tts-1", "input": "Good morning.", "voice": "alloy"}
     assert httpx.post(f"{live.url}/v1/audio/speech", json=voice).headers["content-type"] == "audio/mpeg"
-    heard = httpx.post(
-        f"{live.url}/v1/audio/transcriptions",
-        files={"file": ("5a.wav", recording())},
-        data={"model": "whisper-1", "language": "en"},
-    )
+    sent = {"files": {"file": ("5a.wav", recording())}, "data": {"model": "whisper-1", "language": "en"}}
+    heard = httpx.post(f"{live.url}/v1/audio/transcriptions", **sent)
     assert heard.json()["text"] == SPOKEN["text"]
     asked = {"model": "dall-e-2", "prompt": "a cat", "n": 1, "size": "512x512", "response_format": "b64_json"}
     drawn = httpx.post(f"{live.url}/v1/images/generations", json=asked).json()["data"]

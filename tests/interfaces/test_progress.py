@@ -172,10 +172,8 @@ def test_finished_work_lists_texts_and_paths(tmp_path: Path) -> None:
             failed(Task(task="translation", id=2), "no"),
         ]
     )
-    assert finished_work(run).splitlines() == [
-        "0 image-to-text: a cat",
-        f"1 text-to-speech: {tmp_path / 'a.wav'}",
-    ]
+    listed = ["0 image-to-text: a cat", f"1 text-to-speech: {tmp_path / 'a.wav'}"]
+    assert finished_work(run).splitlines() == listed
 
 
 def test_a_console_that_is_no_terminal_does_not_break_lines(capsys: pytest.CaptureFixture[str]) -> None:
@@ -184,9 +182,7 @@ def test_a_console_that_is_no_terminal_does_not_break_lines(capsys: pytest.Captu
 
 
 @pytest.mark.parametrize("encoding", ["cp1252", "ascii", "utf-8"])
-def test_json_is_read_as_utf8_from_a_stream_of_any_encoding(
-    encoding: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_json_is_utf8_in_a_stream_of_any_encoding(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
     written = io.BytesIO()
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, encoding=encoding, write_through=True))
     echo_json({"answer": "é 中 🐈 “x”"})

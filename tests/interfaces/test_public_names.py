@@ -85,10 +85,8 @@ def test_no_response_of_any_route_holds_what_is_private(tmp_path: Path, failure:
         others = [damaged, made, "none.jpg", str(picture), str(tmp_path)]  # with which no model is called
         texts += responses(served, [uploads[0], *(others if failure == "of a library" else ())])
     private = [str(tmp_path / "out"), str(Path.home()), str(Path.cwd()), sys.prefix, "10.1.2.3", "JARVIS_"]
-    private += [
-        f"/served/local{made.removeprefix('/outputs')}",
-        *(f"/uploads/local/{name}" for name in uploads),
-    ]
+    private += (f"/uploads/local/{name}" for name in uploads)
+    private.append(f"/served/local{made.removeprefix('/outputs')}")
     found = [
         (word, route, text[max(0, text.find(word) - 200) : text.find(word) + 200])
         for route, text in texts

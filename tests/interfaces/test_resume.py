@@ -183,9 +183,7 @@ async def test_a_run_is_stored_under_any_name(tmp_path: Path) -> None:
     assert calls == ["one"]
 
 
-async def test_only_named_runs_need_the_sqlite_checkpointer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_only_named_runs_need_the_checkpointer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "langgraph.checkpoint.sqlite", None)
     calls: list[str] = []
     await run_named(tmp_path, calls, "count", name=None, decide=approve)

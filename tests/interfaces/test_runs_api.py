@@ -33,11 +33,8 @@ def start(client: httpx.Client, **fields: Any) -> dict[str, Any]:
 
 def events_of(answer: httpx.Response) -> list[tuple[str, str, Any]]:
     """The ids, kinds and data of server-sent events."""
-    blocks = [
-        dict(line.split(": ", 1) for line in block.split("\n"))
-        for block in answer.text.split("\n\n")
-        if block
-    ]
+    texts = filter(None, answer.text.split("\n\n"))
+    blocks = [dict(line.split(": ", 1) for line in text.split("\n")) for text in texts]
     return [(block["id"], block["event"], json.loads(block["data"])) for block in blocks]
 
 
@@ -176,10 +173,7 @@ def test_a_plan_waits_for_approval_and_may_be_edited(served: Served) -> None:
     def decide(decision: Any) -> httpx.Response:
         return served.client.post(f"/runs/{run['id']}/approval", json={"decision": decision})
 
-    assert [action["name"] for action in info["plan"]["action_requests"]] == [
-        "image-to-text",
-        "canny-control",
-    ]
+    assert [step["name"] for step in info["plan"]["action_requests"]] == ["image-to-text", "canny-control"]
     for wrong in (None, "perhaps", "", 1, 0.5, {"task": "image-to-text"}, ["image-to-text"], '["yes"]'):
         assert decide(wrong).status_code == 422, wrong
     unknown = [{"task": "unknown"}]
@@ -247,16 +241,14 @@ def test_runs_are_rated_for_their_owners_and_count_together(tmp_path: Path, sele
         refused = rate(runs["ada"], task=7, good=True)
         assert (refused[0], "task 7" in refused[1]) == (422, True)
         assert rate(runs["bob"], good=True)[0] == 404
-        assert [rate(runs["ada"], **body)[0] for body in ({}, {"good": 1}, {"good": True, "task": "x"})] == [
-            422
-        ] * 3
+        wrong: Any
+        for wrong in ({}, {"good": 1}, {"good": True, "task": "x"}):
+            assert rate(runs["ada"], **wrong)[0] == 422
         store = open_store()
         known = store.experience("image-to-text")["fake/image-to-text"]
         assert (known.good, known.bad) == (0, 2)  # a second rating replaces the first
         assert store.experience("canny-control")["fake/canny-control"].good == 1
-        rows = (
-            sqlite3.connect(store.path or "").execute("SELECT DISTINCT owner FROM rated_results").fetchall()
-        )
+        rows = [*sqlite3.connect(store.path or "").execute("SELECT DISTINCT owner FROM rated_results")]
         assert len({owner for (owner,) in rows} - {""}) == 2
         assert not [row for row in rows if "key-of" in str(row) or "cat" in str(row)]
 
@@ -290,11 +282,8 @@ def test_a_run_of_a_server_that_stopped_goes_on_by_itself_where_it_was(
 ) -> None:
     monkeypatch.setattr(runs, "BEAT_S", 0.05)
     with serving(agent_of(tmp_path)) as served:
-        assert served.get(f"/runs/{interrupted['id']}").json()["status"] in (
-            "interrupted",
-            "queued",
-            "running",
-        )
+        status = served.get(f"/runs/{interrupted['id']}").json()["status"]
+        assert status in ("interrupted", "queued", "running")
         info = ended(served.client, interrupted)
         assert Run.model_validate(info["run"]).ok
         assert info["resumptions"] == 1
@@ -386,9 +375,7 @@ def test_a_run_that_ends_while_it_is_looked_at_is_not_called_interrupted(
     assert next(rows, "read") == "read"
 
 
-def test_a_run_that_ends_before_it_is_cancelled_stays_done(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_ends_before_its_cancel_is_done(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     served.script["plan"] = "[]"
     run = start(served.client)
     over = ended(served.client, run)

@@ -324,9 +324,7 @@ def test_a_file_of_sqlite_that_was_locked_for_long_is_used_again(
 
 
 @pytest.mark.parametrize("place", ["postgresql://ada:secret@127.0.0.1:1/runs", "/dev/null/server.sqlite"])
-async def test_a_database_that_cannot_be_opened_is_named_without_its_password(
-    tmp_path: Path, place: str
-) -> None:
+async def test_a_database_that_cannot_be_opened_is_named_without_password(tmp_path: Path, place: str) -> None:
     with pytest.raises(ConfigError, match="JARVIS_CHECKPOINTS") as caught:
         async with open_database(place, tmp_path, retention=60):
             pass

@@ -125,9 +125,7 @@ def test_the_largest_model_that_the_machine_holds_is_proposed(
 
 @pytest.mark.starter
 @real
-def test_a_new_user_gets_a_model_that_everything_uses(
-    served: HubDouble, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_new_user_gets_a_model_for_everything(served: HubDouble, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(set_up, "__kwdefaults__", {**set_up.__kwdefaults__, "models": (model(NAME),)})
     monkeypatch.setenv("JARVIS_OFFLINE", "0")
     result = jarvis("setup", "--yes")
@@ -299,9 +297,7 @@ def test_nothing_is_downloaded_without_consent(hub: HubDouble, install: Installe
     assert installed_model() is None
 
 
-def test_what_the_hub_no_longer_has_is_said_and_the_next_one_proposed(
-    hub: HubDouble, install: Installer
-) -> None:
+def test_what_the_hub_no_longer_has_is_said_and_the_next_proposed(hub: HubDouble, install: Installer) -> None:
     hub.add_model(REPO, files={FILE: DATA})
     gone = [model("org/gone:a.gguf"), model(f"{REPO}:old-name.gguf")]
     assert not install(None, agrees=False, models=[*gone, model(NAME)])

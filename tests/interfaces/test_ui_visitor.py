@@ -308,9 +308,8 @@ async def test_what_a_model_writes_is_shown_to_its_own_visitor_alone(home: Path)
     waiting = bob.ask("What is in a.jpg?", [home / "a.jpg"])
     async for _ in bob.run():
         if any(row.state == "running" for row in waiting.progress.tasks.values()):
-            assert [str(one) for one in ada.turns[0].progress.activities] == [
-                "org/writer: 0 of at most 9 tokens written"
-            ]
+            shown = [str(activity) for activity in ada.turns[0].progress.activities]
+            assert shown == ["org/writer: 0 of at most 9 tokens written"]
             assert waiting.progress.activities == []
             go.set()
     assert go.is_set()

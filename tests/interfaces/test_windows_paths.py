@@ -36,7 +36,7 @@ def is_one_file(name: str) -> bool:
 @pytest.mark.parametrize(
     "name",
     [
-        r"C:\Users\ada\a.txt",
+        r"C:\ada\a.txt",
         r"..\..\a.txt",
         "a.txt:hidden",
         "C:a.txt",
@@ -57,16 +57,9 @@ def test_names_of_clients_and_tools_are_one_file_on_windows(tmp_path: Path, name
 def test_clients_see_urls_and_no_paths_of_windows() -> None:
     file = rf"{RUNS}\{RUN}\0-canny.png"
     assert PublicNames({RUNS: "/outputs/"}).of({"path": file}) == {"path": f"/outputs/{RUN}/0-canny.png"}
-    headers, state = [(b"host", b"here")], {"api_key": None}
-    scope = {
-        "type": "http",
-        "scheme": "http",
-        "path": "/",
-        "root_path": "",
-        "headers": headers,
-        "state": state,
-    }
-    urls = FileUrls(RUNS, Request({**scope, "query_string": b""}))
+    scope = {"type": "http", "scheme": "http", "path": "/", "root_path": "", "query_string": b""}
+    request = Request({**scope, "headers": [(b"host", b"here")], "state": {"api_key": None}})
+    urls = FileUrls(RUNS, request)
     assert urls.to_urls(f"It is at {file}.") == f"It is at http://here/outputs/{RUN}/0-canny.png."
 
 

@@ -103,11 +103,8 @@ def test_temperature_is_zero_where_a_model_of_ours_accepts_one() -> None:
     made = {
         name: resolve_model(f"openai:{name}", Settings(api_key="k")) for name in ("gpt-4o", "gpt-5", "o3")
     }
-    assert {name: vars(llm)["temperature"] for name, llm in made.items()} == {
-        "gpt-4o": 0.0,
-        "gpt-5": None,
-        "o3": None,
-    }
+    temperatures = {name: vars(llm)["temperature"] for name, llm in made.items()}
+    assert temperatures == {"gpt-4o": 0.0, "gpt-5": None, "o3": None}
     given = ChatOpenAI(model="gpt-4o", api_key="k", temperature=0.7)
     assert resolve_model(given, Settings(model="openai:gpt-5-mini")) is given
     assert given.temperature == 0.7

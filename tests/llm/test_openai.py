@@ -15,11 +15,8 @@ from jarvis_agent import JarvisAgent, Run, Settings
 from jarvis_agent.testing import FakeBackend, FakeSource, fake_candidate, first_candidate
 
 REQUEST = "Describe a.jpg and say it"
-REPLIES = {
-    "plan": DESCRIBE_ALOUD,
-    "select": first_candidate,
-    "respond": "A cat; hear it in 1-text-to-speech.wav.",
-}
+SAID = "A cat; hear it in 1-text-to-speech.wav."
+REPLIES = {"plan": DESCRIBE_ALOUD, "select": first_candidate, "respond": SAID}
 
 pytestmark = pytest.mark.usefixtures("home")
 

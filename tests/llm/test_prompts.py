@@ -138,12 +138,8 @@ class TestPlanPrompt:
         canny = Resource(kind="image", path=Path("/out/canny.png"), name="canny-control")
         turn = ChatTurn("make a canny\nimage", "done", (canny, Resource(kind="text", text="a cat")))
         human = plan_prompt(PlanRequest("x", (file,), (turn,)))[-1].text
-        for part in (
-            '- image: "my cat.jpg"',
-            'User: "make a canny image"',
-            '- image "/out/canny.png" ("canny-control")',
-            '- text "a cat"',
-        ):
+        image = '- image "/out/canny.png" ("canny-control")'
+        for part in ('- image: "my cat.jpg"', 'User: "make a canny image"', image, '- text "a cat"'):
             assert part in human
 
     def test_demonstrations_may_be_placed_in_the_text(self, tmp_path: Path) -> None:

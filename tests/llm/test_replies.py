@@ -78,10 +78,8 @@ def test_the_objects_of_a_list_are_returned_as_soon_as_they_are_closed() -> None
     for begin in ("[", 'Sure:\n```json\n{"tasks": ['):
         reader = JsonReader()
         assert reader.feed(begin + '{"args": {"x": 1}') == []
-        assert [(part.value, part.path) for part in reader.feed("}")] == [
-            ({"x": 1}, ("args",)),
-            ({"args": {"x": 1}}, ()),
-        ]
+        closed = [(part.value, part.path) for part in reader.feed("}")]
+        assert closed == [({"x": 1}, ("args",)), ({"args": {"x": 1}}, ())]
         # What follows an error is returned once, at the end.
         assert reader.feed(", {'b': 1}") == []
         assert [part.value for part in reader.close()] == [{"b": 1}, [{"b": 1}]]

@@ -260,9 +260,7 @@ async def test_compressed_bodies_are_unpacked_or_refused(tmp_path: Path, answeri
         assert not (tmp_path / "y").exists()
 
 
-async def test_a_small_body_that_unpacks_to_a_large_one_is_cut_off(
-    tmp_path: Path, answering: Answering
-) -> None:
+async def test_a_body_that_unpacks_to_a_large_one_is_cut_off(tmp_path: Path, answering: Answering) -> None:
     answering(gzip.compress(b"\0" * 10_000_000), **{"content-encoding": "gzip"})
     small = OPEN.model_copy(update={"max_file_bytes": 100_000})
     with pytest.raises(InputError, match="larger than 100,000 bytes"):

@@ -111,9 +111,7 @@ def test_long_audio_is_refused_without_decoding(tmp_path: Path, monkeypatch: pyt
             check(path, "audio")
 
 
-def test_the_length_of_a_recording_is_that_of_its_packets(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_recording_is_as_long_as_its_packets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "huge.flac"
     soundfile.write(path, np.zeros(1000), 8000)
     content = bytearray(path.read_bytes())
@@ -165,9 +163,7 @@ def test_frames_of_a_video_have_limits(tmp_path: Path, monkeypatch: pytest.Monke
         recordings.spread_frames(many, 7)
 
 
-async def test_an_attachment_is_measured_before_it_is_decoded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_attachment_is_measured_undecoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = ResourceStore(Settings(output_dir=tmp_path, max_file_bytes=1000))
     allowed = {"type": "file", "base64": base64.b64encode(b"x" * 1000).decode(), "mime_type": "text/plain"}
     assert (await store.grant_block(allowed)).path is not None

@@ -40,9 +40,7 @@ OTHER = np.random.default_rng(0).normal(0, 0.1, RATE).astype(np.float32)
         ("voice", "libmp3lame", "mp3", "audio/mpeg"),
     ],
 )
-def test_a_container_without_pictures_is_sound(
-    name: str, codec: str, form: str, mime: str, tmp_path: Path
-) -> None:
+def test_what_has_no_pictures_is_sound(name: str, codec: str, form: str, mime: str, tmp_path: Path) -> None:
     path = record(tmp_path / name, codec, [TONE], form)
     assert detect_media_type(path) == ("audio", mime)
     samples, notes = read_audio(path, RATE)
@@ -80,9 +78,7 @@ def test_surround_sound_is_read(form: str, codec: str, count: int, tmp_path: Pat
         ([TONE, OTHER], [TONE, OTHER], ""),
     ],
 )
-def test_channels_do_not_cancel_or_cover_each_other(
-    channels: Any, heard: Any, note: str, tmp_path: Path
-) -> None:
+def test_channels_do_not_cancel_or_cover_others(channels: Any, heard: Any, note: str, tmp_path: Path) -> None:
     soundfile.write(tmp_path / "a.wav", np.stack(channels, axis=1), RATE, subtype="FLOAT")
     voices, notes = read_voices(tmp_path / "a.wav", RATE)
     for voice, wanted in zip(voices, heard, strict=True):
@@ -298,9 +294,7 @@ def test_a_header_that_states_more_than_there_is_is_noted(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["camera.raw", "a.bin", "a.mp3"])
-def test_other_bytes_are_refused_in_words(
-    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_other_bytes_are_refused(name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / name).write_bytes(bytes(range(256)) * 20)
     caplog.set_level("DEBUG", "jarvis_agent")
     with pytest.raises(InputError, match="is damaged, or not a supported file type"):

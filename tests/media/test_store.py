@@ -61,9 +61,7 @@ async def test_a_plan_reads_only_what_the_request_the_chat_or_the_settings_allow
         await store.resolve("where/cat.png", "image")
 
 
-async def test_an_absolute_path_or_a_url_means_no_file_of_that_name_elsewhere(
-    tmp_path: Path, picture: Path
-) -> None:
+async def test_a_path_or_a_url_means_no_file_of_that_name_elsewhere(tmp_path: Path, picture: Path) -> None:
     for name in ("first/1.png", "second/1.png", "second/1#.png"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(picture.read_bytes())
@@ -159,9 +157,7 @@ async def test_an_unreadable_mention_is_an_error_only_when_a_task_uses_it(store:
             await store.resolve(name, "image")
 
 
-async def test_a_mistyped_name_gets_a_suggestion_where_requests_may_name_files(
-    picture: Path, tmp_path: Path
-) -> None:
+async def test_a_mistyped_name_is_suggested_where_requests_name_files(picture: Path, tmp_path: Path) -> None:
     mistyped = f"{picture.parent}/{picture.stem.upper()}t{picture.suffix}"
     with pytest.raises(InputError, match=f"did you mean {picture}\\?"):
         await store_with(tmp_path).grant(mistyped)
@@ -198,9 +194,7 @@ async def test_the_content_and_the_size_of_a_file_are_checked(
         await store_with(tmp_path, **allowed).resolve(str(picture), "image")
 
 
-async def test_an_attachment_is_one_file_with_the_same_name_in_each_process(
-    store: ResourceStore, picture: Path
-) -> None:
+async def test_an_attachment_has_the_same_name_in_each_process(store: ResourceStore, picture: Path) -> None:
     data = base64.b64encode(picture.read_bytes()).decode()
     block = {"type": "image", "base64": data, "mime_type": "image/png"}
     kept = await store.grant_block(block)
@@ -432,9 +426,7 @@ async def test_only_results_that_an_answer_of_the_chat_names_may_be_read_again(
     assert turns[0].resources == ()
 
 
-async def test_an_upload_is_meant_by_the_name_that_the_client_has_for_it(
-    tmp_path: Path, picture: Path
-) -> None:
+async def test_an_upload_is_meant_by_the_name_that_its_client_gave(tmp_path: Path, picture: Path) -> None:
     uploads = tmp_path / "uploads"
     for name in ("9f0c/my-memo-1.png", "9f0d/2.png"):
         (uploads / name).parent.mkdir(parents=True)

@@ -65,11 +65,8 @@ class TestRunnable:
         assert "/abs/" not in prompt_of(llm)
         assert [names(plan) for plan in chain.batch([ASK, ASK])] == [expected] * 2
         assert names(sum(chain.stream(ASK), Plan())) == expected
-        for derived in (
-            chain.with_retry(),
-            chain.with_config(tags=["x"]),
-            chain | RunnableLambda(lambda plan: plan),
-        ):
+        identity = RunnableLambda(lambda plan: plan)
+        for derived in (chain.with_retry(), chain.with_config(tags=["x"]), chain | identity):
             assert names(derived.invoke(ASK)) == expected
         assert llm.stages() == ["plan"] * 7
 
@@ -165,11 +162,8 @@ class TestRepair:
     def test_broken_tasks_are_sent_back_once_with_request_files_and_valid_tasks(self) -> None:
         llm = ScriptedLLM({"plan": f"[{NOISE}, {SPEAK}, {DEPTH}]", "repair": f"[{LOOK}]"})
         chunks = list(planning_chain(llm).stream(ASK))
-        assert names(sum(chunks, Plan())) == [
-            (2, "depth-estimation"),
-            (0, "image-to-text"),
-            (1, "text-to-speech"),
-        ]
+        order = [(2, "depth-estimation"), (0, "image-to-text"), (1, "text-to-speech")]
+        assert names(sum(chunks, Plan())) == order
         assert chunks[-1].notes == ["task 0 (image-to-text): it was repaired by its planner"]
         assert llm.stages() == ["plan", "repair"]
         for part in ("make-noise", "is not an available task", ASK, '- image: "a.jpg"', 'depth-estimation"'):
@@ -297,11 +291,8 @@ class TestContextWindow:
 
     @pytest.mark.slow
     def test_prompts_fit_it_in_every_mode(self) -> None:
-        requests = {
-            "short": "Describe a.jpg",
-            "all": f"Do {', '.join(TASKS)}",
-            "long": "Sum up: " + "ten words " * 9000,
-        }
+        long = "Sum up: " + "ten words " * 9000
+        requests = {"short": "Describe a.jpg", "all": f"Do {', '.join(TASKS)}", "long": long}
         sizes: dict[tuple[str, str, str], int] = {}
         for prompts, (label, text) in product(("default", "paper"), requests.items()):
             llm = ScriptedLLM({"plan": f"[{NOISE}]", "repair": f"[{LOOK}]"})
@@ -366,13 +357,8 @@ class TestCaches:
 class TestPrompts:
     def test_a_template_a_directory_and_a_set_replace_the_prompt(self, tmp_path: Path) -> None:
         (tmp_path / "plan.md").write_text("Rules of a directory\n---\n{{{input}}}")
-        own = ChatPromptTemplate(
-            [
-                ("system", "Mine: {available_task_list}"),
-                MessagesPlaceholder("chat_history"),
-                ("human", "{input}"),
-            ]
-        )
+        chat = MessagesPlaceholder("chat_history")
+        own = ChatPromptTemplate([("system", "Mine: {available_task_list}"), chat, ("human", "{input}")])
         shown = {
             "Rules of a directory": tmp_path,
             "Mine: text-to-speech\nearlier\nthen\n" + ASK: own,
@@ -396,9 +382,7 @@ class TestPrompts:
         assert ('"a.jpg"' in human) == (prompts == "default"), "a prompt without files adds those not named"
         assert "/abs/" not in human
 
-    def test_every_task_is_listed_in_the_same_order_whatever_the_request(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_tasks_are_listed_in_one_order_for_every_request(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("jarvis_agent.llm.chat_model.is_openai_like", lambda model: True)
         requests = (ASK, "Read a.jpg aloud, then do a tabular regression", "Hello")
         llm = ScriptedLLM({"plan": "[]"}, profile={"max_input_tokens": 8192, "structured_output": True})
@@ -428,9 +412,7 @@ class TestPrompts:
             assert ("Take the sound out of a video" in prompt_of(llm)) is described
             assert "combine-video-audio(video, audio)" in prompt_of(llm)
 
-    @pytest.mark.parametrize(
-        ("name", "count"), [("gpt-5-mini", 0), ("qwen-7b", 9), ("qwen-0.5b", 9), ("q-70b", 0)]
-    )
+    @pytest.mark.parametrize(("name", "count"), [("gpt-5-mini", 0), ("q-7b", 9), ("q-0.5b", 9), ("q-70b", 0)])
     def test_worked_examples_are_shown_to_models_that_need_them(self, name: str, count: int) -> None:
         llm = ScriptedLLM("[]", model_name=name)
         planning_chain(llm).invoke(ASK)
@@ -452,11 +434,8 @@ class TestPrompts:
         )
         llm = ScriptedLLM("[]")
         planning_chain(llm, examples=selector).invoke(ASK)
-        assert [message.type for message in llm.calls[0].messages] == [
-            "system",
-            *["human", "ai"] * 2,
-            "human",
-        ]
+        types = [message.type for message in llm.calls[0].messages]
+        assert types == ["system", *["human", "ai"] * 2, "human"]
         for wrong in ("nearest", 7):
             with pytest.raises(ConfigError, match="examples are"):
                 planning_chain(llm, examples=wrong)

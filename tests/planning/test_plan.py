@@ -87,12 +87,8 @@ def test_a_plan_that_is_cut_off_keeps_its_complete_tasks() -> None:
 
 
 def test_removed_are_the_notes_on_what_a_plan_lacks() -> None:
-    rows = [
-        speak("0"),
-        task("fly", 1),
-        speak(2, "<resource>-1"),
-        task("VQA", 3, text=["a?"], image=["x.jpg"] * 70),
-    ]
+    many = task("VQA", 3, text=["a?"], image=["x.jpg"] * 70)
+    rows = [speak("0"), task("fly", 1), speak(2, "<resource>-1"), many]
     plan = Plan.parse(json.dumps(rows).replace('"hello"}', '"hello",}'))
     assert [note.partition(":")[0] for note in plan.removed] == [
         "task 1 was left out",

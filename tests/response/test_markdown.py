@@ -29,12 +29,8 @@ def shown(markdown: str) -> str:
 def test_the_path_of_a_result_is_left_for_its_url() -> None:
     path = "/home/my_name/outputs/0-canny_map.png"
     made = Resource(kind="image", path=Path(path))
-    edges = TaskResult(
-        task=Task(task="canny-control", id=0),
-        status="ok",
-        resources=[made],
-        output={"path": path, "width": 8},
-    )
+    task, output = Task(task="canny-control", id=0), {"path": path, "width": 8}
+    edges = TaskResult(task=task, status="ok", resources=[made], output=output)
     answer = f"Here is the canny edge image: {path}"
     assert to_markdown(answer, [edges]) == answer
 

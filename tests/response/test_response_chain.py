@@ -130,9 +130,8 @@ class TestReport:
         start = Note("a model to start with is {model}", model="a/b")
         helped = kind.model_copy(update={"error": Note("no model is left", advice=start)})
         speak = Task(task="translation", id=0, args={"text": "动物", "tgt_lang": "English"})
-        text = await answer(
-            template_responder(), "翻译", Plan(tasks=[speak]), [kind.model_copy(update={"task": speak})]
-        )
+        untold = kind.model_copy(update={"task": speak})
+        text = await answer(template_responder(), "翻译", Plan(tasks=[speak]), [untold])
         assert "- translation (“动物” → 英语)：失败" in text
         left_out = Note(NOT_UNDERSTOOD, step="“Frame it”")
         unused = Note("no task uses {file}", file="“b.jpg”")
@@ -281,9 +280,8 @@ class TestResponseChain:
         boxes = Resource(kind="image", path=Path("/outputs/7/boxes.png"))
         drawn = cats.model_copy(update={"resources": [boxes, *cats.resources]})
         for one in (facts, cats, drawn):
-            text = await answer(
-                by_llm({"respond": "451"})[0], "Only the number.", Plan(tasks=[one.task]), [one]
-            )
+            responder, _ = by_llm({"respond": "451"})
+            text = await answer(responder, "Only the number.", Plan(tasks=[one.task]), [one])
             assert text == "451"
 
     async def test_made_files_that_the_answer_does_not_mention_are_added_in_one_line(self) -> None:
@@ -309,9 +307,8 @@ class TestResponseChain:
         assert await answer(by_llm({"respond": done})[0]) == f"{done}\n\n{added}"
         for said in ("However, text-to-image failed.", "Text to image 失败了。"):
             assert await answer(by_llm({"respond": f"{done} {said}"})[0]) == f"{done} {said}"
-        told = TaskResult(
-            task=Task(task="translation", id=0, args={"text": "x"}), status="failed", error="no model"
-        )
+        failed = Task(task="translation", id=0, args={"text": "x"})
+        told = TaskResult(task=failed, status="failed", error="no model")
         for said, is_named in (("The translation is in French.", False), ("`translation` failed.", True)):
             text = await answer(by_llm({"respond": said})[0], "x", Plan(tasks=[told.task]), [told])
             assert text == (said if is_named else f"{said}\n\nNot done: translation: no model")
@@ -357,10 +354,8 @@ class TestResponseChain:
 
         note = "no plan was found in: <code>"
         responder, llm = by_llm({"chat": "I could not plan that."})
-        files = [
-            Resource(kind="image", path=Path("/x/a.jpg"), name="a.jpg"),
-            Resource(kind="image", name="b.jpg"),
-        ]
+        there = Resource(kind="image", path=Path("/x/a.jpg"), name="a.jpg")
+        files = [there, Resource(kind="image", name="b.jpg")]
         plan = Plan(notes=[note], removed=[note])
         text = await answer(responder, "describe a.jpg and b.jpg", plan, [], files=files)
         assert text == f"I could not plan that.\n\nNot done: {note}"
@@ -447,9 +442,8 @@ class TestFurtherTasks:
             assert len(plan.tasks) == count
 
     async def test_what_ran_once_for_each_result_is_not_repeated(self) -> None:
-        told = TaskResult(
-            task=Task(task="translation", id=2, dep=[0], args={"text": "<resource>-0[1]"}), status="ok"
-        )
+        task = Task(task="translation", id=2, dep=[0], args={"text": "<resource>-0[1]"})
+        told = TaskResult(task=task, status="ok")
         (plan,) = await self.chunks(self.REPLY.replace('"id": 2', '"id": 3'), results=[*GOOD, told])
         assert plan.tasks == []
 

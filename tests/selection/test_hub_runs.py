@@ -40,13 +40,8 @@ def hub(hub: HubDouble, monkeypatch: pytest.MonkeyPatch) -> HubDouble:
 
 def use(tmp_path: Path, **given: Any) -> Any:
     """The tool message of the task for "It is fine.", with its status and artifact."""
-    usual = {
-        "model": "none",
-        "offline": False,
-        "hf_token": "hf_x",
-        "output_dir": tmp_path / "made",
-        "device": "cpu",
-    }
+    usual = {"model": "none", "offline": False, "hf_token": "hf_x", "device": "cpu"}
+    usual["output_dir"] = tmp_path / "made"
     tool: Any
     [tool] = hf_tools(tasks=[TASK], settings=Settings(**{**usual, **given}))
     with tool:
@@ -145,9 +140,7 @@ def test_after_a_failure_the_next_provider_or_model_is_used(
     assert tried(use(tmp_path)) == attempts
 
 
-def test_without_a_network_what_was_downloaded_still_runs(
-    hub: HubDouble, classifier: Path, tmp_path: Path
-) -> None:
+def test_without_a_network_what_is_here_still_runs(hub: HubDouble, classifier: Path, tmp_path: Path) -> None:
     with HubDouble() as away:
         pass
     with away.redirected():

@@ -71,13 +71,8 @@ async def test_chat_models_generate_text_and_malformed_rows_are_tolerated(hub: H
     hub.add_model("org/chat", pipeline_tag="text-generation", providers=served)
     [candidate] = await make().candidates(TASKS["text-generation"], 20)
     assert candidate.metadata["providers"] == {"novita": "conversational"}
-    odd: dict[str, Any] = {
-        "id": "a",
-        "cardData": "x",
-        "tags": None,
-        "safetensors": [],
-        "inferenceProviderMapping": "x",
-    }
+    odd: dict[str, Any] = {"id": "a", "cardData": "x", "tags": None, "safetensors": []}
+    odd["inferenceProviderMapping"] = "x"
     hub.answer(
         "/api/models", body=[odd, "text", {"no": "id"}, {"id": "b", "inferenceProviderMapping": ["x"]}]
     )
@@ -110,9 +105,7 @@ def test_equal_requests_at_one_time_are_sent_once_also_from_several_loops(hub: H
     assert len(hub.requests) == 1
 
 
-async def test_a_failure_is_repeated_for_a_minute_without_a_request(
-    hub: HubDouble, make: Make, clock: Clock
-) -> None:
+async def test_a_failure_is_repeated_for_a_minute_unasked(hub: HubDouble, make: Make, clock: Clock) -> None:
     source, depths = make(), []
     hub.answer("/api/models", status=503, times=1)
     for task in ("object-detection", "translation", "object-detection", "translation"):

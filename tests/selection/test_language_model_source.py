@@ -111,9 +111,7 @@ FORBIDDEN: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("given", FORBIDDEN)
-def test_it_is_not_asked_where_that_is_forbidden_or_a_model_is_pinned(
-    given: dict[str, Any], tmp_path: Path
-) -> None:
+def test_it_is_not_asked_where_that_is_forbidden_or_one_pinned(given: dict[str, Any], tmp_path: Path) -> None:
     llm = scripted()
     with agent(llm, tmp_path, **given) as by:
         run = by.invoke("Sum it up")

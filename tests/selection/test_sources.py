@@ -163,9 +163,7 @@ def test_packages_add_sources_and_backends(monkeypatch: pytest.MonkeyPatch, kind
         assert message in str(caught.value)
 
 
-async def test_the_models_file_precedes_the_other_sources(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_models_file_precedes_all_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "models.yaml"
     file.write_text("- {id: mine, task: object-detection, local: true}")
     monkeypatch.setenv("JARVIS_MODELS_FILE", str(file))
@@ -199,9 +197,7 @@ def test_recommended_models_are_for_tasks_with_models_and_have_ids_of_the_hub() 
         ("text-to-speech", {"text": "你好"}, None),
     ],
 )
-async def test_the_model_to_start_with_knows_the_language(
-    task: str, args: dict[str, str], model: str | None
-) -> None:
+async def test_the_first_model_knows_the_language(task: str, args: dict[str, str], model: str | None) -> None:
     async with aclosing(ModelRegistry(Settings(), sources=[], backends=[])) as registry:
         with pytest.raises(NoCandidateError) as caught:
             await registry.selector.select(

@@ -188,9 +188,7 @@ CHAT = ("Multimodaltextbox", True)
         ("text-to-image", {"parameters": ["x"], "returns": "no"}, None),
     ],
 )  # fmt: skip
-def test_inputs_are_mapped_by_kind(
-    task: str, described: dict[str, Any], inputs: dict[str, Any] | None
-) -> None:
+def test_inputs_are_read_by_kind(task: str, described: dict[str, Any], inputs: dict[str, Any] | None) -> None:
     found = fit(TASKS[task], {"/first": endpoint(gives="HTML"), "/f": described})
     if inputs is None:
         assert "none of its endpoints takes" in found["unfit"]

@@ -68,12 +68,8 @@ def run_of(tmp_path: Path, *tools: BaseTool) -> Run:
 def test_injected_arguments_hold_the_chat_and_are_no_inputs_of_the_task(tmp_path: Path) -> None:
     run = run_of(tmp_path, runtime_of, hidden, WithRun(), state_of)
     assert [result.error for result in run.results] == [None] * 4
-    assert [result.output for result in run.results] == [
-        "read 0 Do it",
-        "read 1 Do it",
-        "read 2 Do it",
-        "read 3 Hello / Hi! / Do it",
-    ]
+    outputs = [f"read {n} Do it" for n in range(3)]
+    assert [result.output for result in run.results] == [*outputs, "read 3 Hello / Hi! / Do it"]
     assert all(set(task.args) == {"text"} for task in run.plan.tasks)
 
 
@@ -102,10 +98,8 @@ def test_a_tool_exception_and_an_invalid_argument_are_reported_without_a_traceba
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = run_of(tmp_path, photograph, double)
-    assert [result.error for result in run.results] == [
-        "there is no film",
-        f"invalid arguments: text: {NO_INTEGER}",
-    ]
+    wrong = f"invalid arguments: text: {NO_INTEGER}"
+    assert [result.error for result in run.results] == ["there is no film", wrong]
     assert run.answer.count("there is no film") == 1
     assert "Traceback" not in caplog.text
 
@@ -157,9 +151,7 @@ def test_a_text_argument_gets_the_text_of_a_file_and_others_its_name(tmp_path: P
     story.write_text("Once upon a time")
     tools = [count_words, shout, name_of, look_up]
     args = [{name: story.name} for name in ("text", "line", "path", "query")]
-    tasks = [
-        Task(task=one.name, id=n, args=each) for n, (one, each) in enumerate(zip(tools, args, strict=True))
-    ]
+    tasks = [Task(task=tools[n].name, id=n, args=given) for n, given in enumerate(args)]
     settings = Settings(offline=True, model="none", output_dir=tmp_path / "out")
     with JarvisAgent(planner=lambda _: Plan(tasks=tasks), tools=tools, settings=settings) as agent:
         run = agent.invoke({"input": "Do it", "files": [str(story)]})

@@ -97,13 +97,8 @@ def test_the_choice_of_a_model_is_asked_for_with_the_call_and_what_the_user_said
     llm = ScriptedLLM(
         {"select": '{"id": "2", "reason": "best"}', "": [call_of("image-to-text", image="a.jpg"), "Done."]}
     )
-    (caption,) = hf_tools(
-        llm,
-        tasks=["image-to-text"],
-        sources=[source],
-        backends=[FakeBackend(EXPERTS)],
-        settings={"prompts": prompts},
-    )
+    parts: Any = {"sources": [source], "backends": [FakeBackend(EXPERTS)], "settings": {"prompts": prompts}}
+    (caption,) = hf_tools(llm, tasks=["image-to-text"], **parts)
     caption.invoke({"image": "a.jpg"})
     history = [("human", "Hello"), ("ai", "Hi!"), ("human", "What is in my picture?")]
     create_agent(llm, [caption]).invoke({"messages": history})
@@ -119,13 +114,11 @@ def test_the_choice_of_a_model_is_asked_for_with_the_call_and_what_the_user_said
 
 def test_the_artifact_of_the_agent_as_a_tool_is_its_run() -> None:
     tool = small_agent(DESCRIBE)[0].as_tool()
-    message = tool.invoke(
-        {"type": "tool_call", "name": "jarvis", "id": "1", "args": {"request": "See a.jpg"}}
-    )
+    call = {"type": "tool_call", "name": "jarvis", "id": "1", "args": {"request": "See a.jpg"}}
+    message = tool.invoke(call)
     assert isinstance(message.artifact, JarvisRun)
-    assert (message.content, message.artifact.answer, message.artifact.ok) == ("A cat on a mat.",) * 2 + (
-        True,
-    )
+    assert message.content == message.artifact.answer == "A cat on a mat."
+    assert message.artifact.ok
 
 
 def test_the_calling_agent_streams_its_own_words_alone() -> None:

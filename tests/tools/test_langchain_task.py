@@ -42,9 +42,7 @@ def image_block(data: str) -> dict[str, Any]:
     return {"type": "image", "base64": data, "mime_type": "image/png"}
 
 
-async def test_tools_that_hang_do_not_block_other_threads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_tools_that_hang_block_no_other_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """There are more of them than threads in the event loop's own pool."""
     release = threading.Event()
 
@@ -133,9 +131,7 @@ async def test_the_files_of_a_result_are_kept_unless_one_is_broken(tmp_path: Pat
         assert (result.status, kinds, len(files(tmp_path / str(number)))) == expected, second
 
 
-async def test_a_file_written_after_its_task_is_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_file_written_too_late_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = base64.b64encode(picture(tmp_path / "x.png").read_bytes()).decode()
     release, write = threading.Event(), Path.write_bytes
 
@@ -156,9 +152,7 @@ async def test_a_file_written_after_its_task_is_removed(
     assert not files(tmp_path)
 
 
-async def test_a_file_that_is_too_large_is_not_decoded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_too_large_file_is_not_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     @tool
     async def draw(text: str) -> list[Any]:
         """Return a large file."""

@@ -19,9 +19,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.mark.usefixtures("home")
-async def test_tools_of_an_mcp_server_and_experts_read_each_others_results(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_mcp_tools_and_experts_read_each_others_results(caplog: pytest.LogCaptureFixture) -> None:
     written = plan(
         ("photograph", [], {"animal": "cat"}),
         ("image-to-text", [0], {"image": "<resource>-0"}),

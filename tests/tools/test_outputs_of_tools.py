@@ -36,10 +36,8 @@ def returning(annotation: Any, **options: Any) -> BaseTool:
     def work(text: str) -> Any:
         return text
 
-    if annotation is not None:
-        work.__annotations__["return"] = annotation
-    else:
-        del work.__annotations__["return"]
+    del work.__annotations__["return"]
+    work.__annotations__ |= {} if annotation is None else {"return": annotation}
     return StructuredTool.from_function(work, name="work", description="Work.", **options)
 
 
@@ -77,13 +75,8 @@ def test_the_output_kinds_of_a_tool_are_declared_or_inferred() -> None:
 
 def drawing(result: Any = None, **options: Any) -> StructuredTool:
     """A tool that returns `result`, or an image as a content block."""
-    return StructuredTool.from_function(
-        lambda text: result or [block("a.jpg")],
-        name="draw",
-        description="Draw a text.",
-        args_schema=Text,
-        **options,
-    )
+    options |= {"name": "draw", "description": "Draw a text.", "args_schema": Text}
+    return StructuredTool.from_function(lambda text: result or [block("a.jpg")], **options)
 
 
 class Text(BaseModel):
