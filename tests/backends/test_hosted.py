@@ -123,7 +123,7 @@ async def test_unexpected_answers_and_lost_servers_fail_as_the_providers_fault(
 async def test_the_next_provider_is_called_after_a_failure_until_all_have_failed(
     hub: HubDouble, tmp_path: Path
 ) -> None:
-    served = {"together": {}, "nscale": {}, "no-such-provider": {}}
+    served: dict[str, Any] = {"together": {}, "nscale": {}, "no-such-provider": {}}
     hub.add_model("org/model", pipeline_tag="text-to-image", providers=served)
     hub.answer("/together/", status=503, body={"error": "down"})
     hub.answer("/nscale/", body=IMAGES, times=1)
