@@ -12,22 +12,20 @@ https://github.com/OpenGVLab/ControlLLM, where a plan needs a task of every fami
 
 import asyncio
 import contextlib
-import ctypes
 import json
 import re
 import shutil
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
+from pdf_files import write_pdf
 from PIL import Image
-from pypdfium2 import PdfDocument, raw
 from typer import Option
 
 from jarvis_agent import JarvisAgent, Run
@@ -49,8 +47,7 @@ NO = (
 """Words that admit that something was not done."""
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(NamedTuple):
     """The turns of a chat, and what the last answer must be; "|" separates alternatives.
 
     `files` are all files of their kinds that the last turn makes, pictures perhaps with their size in pixels,
@@ -163,30 +160,17 @@ def write_files(folder: Path) -> None:
     }
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
-    write_pdf(
-        folder / "report.pdf",
-        "Inspection of the Vellmar footbridge, 14 March.",
-        "The engineer Odile Marchetti found 37 rusted bolts in the northern pier",
-        "and a crack of 4 mm in the handrail.",
-        "The bolts must be replaced before winter. The repair costs 48,200 euros.",
-        "Until then no more than 60 people may be on the bridge at once.",
+    report = (
+        "Inspection of the Vellmar footbridge, 14 March.\n"
+        "The engineer Odile Marchetti found 37 rusted bolts in the northern pier\n"
+        "and a crack of 4 mm in the handrail.\n"
+        "The bolts must be replaced before winter. The repair costs 48,200 euros.\n"
+        "Until then no more than 60 people may be on the bridge at once."
     )
+    write_pdf(folder / "report.pdf", report)
     pictures = (Image.open(folder / name) for name in ("cat.jpg", "street.jpg", "page.png"))
     shown = (frame for picture in pictures for frame in [picture.resize((448, 320))] * 10)
     write_video(folder / "clip.mp4", shown, fps=10)
-
-
-def write_pdf(path: Path, *lines: str) -> None:
-    """Write a PDF file of one page."""
-    document = PdfDocument.new()
-    page = document.new_page(595, 842)
-    for number, line in enumerate(lines):
-        text = raw.FPDFPageObj_NewTextObj(document, b"Helvetica", 12)
-        raw.FPDFText_SetText(text, (ctypes.c_ushort * (len(line) + 1))(*map(ord, line)))
-        raw.FPDFPageObj_Transform(text, 1, 0, 0, 1, 60, 745 - 15 * number)
-        raw.FPDFPage_InsertObject(page, text)
-    page.gen_content()
-    document.save(path)
 
 
 def contains(text: str, alternatives: str) -> bool:
@@ -224,8 +208,7 @@ def has_note(request: str, answer: str) -> bool:
     return any(note.partition("{")[0] in answer for note in notes) or contains(answer, NO)
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """The last answer of a case, what is wrong with it, and what all turns cost."""
 
     number: int

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pdf_files import write_pdf
 from PIL import Image
 
 from jarvis_agent import JarvisAgent, Settings
@@ -30,29 +31,6 @@ CONTAINER = '<container><rootfiles><rootfile full-path="OPS/book.opf"/></rootfil
 PACKAGE = """<package><manifest><item id="b" href="b.xhtml"/><item id="a" href="text/a%20b.xhtml"/></manifest>
 <spine><itemref idref="a"/><itemref idref="b"/></spine></package>"""
 WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
-
-
-def pdf(path: Path, *pages: str) -> Path:
-    """A PDF file with a line of text on each page."""
-    texts = [f"BT /F1 12 Tf 72 720 Td ({page}) Tj ET".encode() for page in pages]
-    kids = " ".join(f"{4 + 2 * i} 0 R" for i in range(len(pages)))
-    objects = [
-        b"<</Type/Catalog/Pages 2 0 R>>",
-        f"<</Type/Pages/Count {len(pages)}/Kids[{kids}]>>".encode(),
-        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
-    ]
-    for i, text in enumerate(texts):
-        page = f"<</Type/Page/Parent 2 0 R/Resources<</Font<</F1 3 0 R>>>>/Contents {5 + 2 * i} 0 R>>"
-        objects += [page.encode(), b"<</Length %d>>stream\n%s\nendstream" % (len(text), text)]
-    content, places = b"%PDF-1.4\n", []
-    for number, item in enumerate(objects, 1):
-        places.append(len(content))
-        content += b"%d 0 obj%s\nendobj\n" % (number, item)
-    size = len(objects) + 1
-    table = b"xref\n0 %d\n0000000000 65535 f \n" % size + b"".join(b"%010d 00000 n \n" % n for n in places)
-    trailer = b"trailer<</Root 1 0 R/Size %d>>\nstartxref\n%d\n%%%%EOF" % (size, len(content))
-    path.write_bytes(content + table + trailer)
-    return path
 
 
 def archive(path: Path, members: dict[str, Any], method: int = zipfile.ZIP_DEFLATED) -> Path:
@@ -87,7 +65,7 @@ def page(path: Path, text: str = PAGE, encoding: str = "utf-8") -> Path:
 def documents_in(folder: Path) -> dict[Path, str]:
     """A file of each type under a name that does not tell it, and its media type."""
     return {
-        pdf(folder / "a.bin", WORDS, "Costs fell."): PDF,
+        write_pdf(folder / "a.bin", WORDS, "Costs fell."): PDF,
         docx(folder / "b.bin", WORDS, "Costs fell."): DOCX,
         page(folder / "c.bin"): HTML,
         epub(folder / "e.bin"): EPUB,
@@ -110,14 +88,14 @@ def test_the_type_comes_from_the_content_and_the_text_from_the_pages_in_order(tm
 def encrypted(path: Path) -> Path:
     from pypdf import PdfWriter
 
-    writer = PdfWriter(pdf(path, WORDS))
+    writer = PdfWriter(write_pdf(path, WORDS))
     writer.encrypt("secret", algorithm="RC4-128")
     writer.write(path)
     return path
 
 
 def test_an_unreadable_document_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
-    broken = pdf(tmp_path / "broken.pdf", WORDS)
+    broken = write_pdf(tmp_path / "broken.pdf", WORDS)
     broken.write_bytes(broken.read_bytes()[:40])
     old = tmp_path / "old.doc"
     old.write_bytes(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600))
@@ -128,7 +106,7 @@ def test_an_unreadable_document_is_an_error_that_says_what_to_do(tmp_path: Path)
     cases = {
         encrypted(tmp_path / "locked.pdf"): "is encrypted; give a copy without a password",
         broken: "cannot be read as a PDF file",
-        pdf(tmp_path / "scan.pdf", ""): "holds no text",
+        write_pdf(tmp_path / "scan.pdf", ""): "holds no text",
         old: "save it as DOCX without a password",
         docx(tmp_path / "expansion.docx", "&e9;", before=entities): "cannot be read as a Word document",
         archive(tmp_path / "odd.docx", {"word/document.xml": "<x/>"}, zipfile.ZIP_BZIP2): "unusual way",
@@ -154,7 +132,7 @@ def test_archives_and_texts_are_limited(tmp_path: Path, monkeypatch: pytest.Monk
         docx(tmp_path / "bomb.docx", bomb): unpacked,
         epub(tmp_path / "bomb.epub", **{"OPS/b.xhtml": bomb}): unpacked,
         page(tmp_path / "bomb.html", f"<html>{bomb}"): "more than 20,000 bytes of HTML",
-        pdf(tmp_path / "long.pdf", *["words " * 30] * 10): shorter,
+        write_pdf(tmp_path / "long.pdf", *["words " * 30] * 10): shorter,
         docx(tmp_path / "long.docx", "x" * 1001): shorter,
         page(tmp_path / "long.html", f"<html>{'x' * 1001}"): shorter,
         page(tmp_path / "long.txt", "x" * 1001): shorter,
@@ -177,7 +155,7 @@ def test_archives_and_texts_are_limited(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 async def test_the_access_policy_applies_to_documents(tmp_path: Path) -> None:
-    path = pdf(tmp_path / "report.pdf", WORDS)
+    path = write_pdf(tmp_path / "report.pdf", WORDS)
     store = ResourceStore(Settings(output_dir=tmp_path / "out"))
     assert await store.text_of(str(path)) == str(path), "a plan cannot open this file"
     await store.grant(str(path))
@@ -191,7 +169,7 @@ async def test_the_access_policy_applies_to_documents(tmp_path: Path) -> None:
 
 
 async def test_a_plan_may_name_pages_of_a_document(tmp_path: Path) -> None:
-    path = pdf(tmp_path / "report.pdf", *(f"This is page {number}." for number in range(1, 6)))
+    path = write_pdf(tmp_path / "report.pdf", *(f"This is page {number}." for number in range(1, 6)))
     (tmp_path / "notes.txt").write_text("notes")
     store = ResourceStore(Settings(output_dir=tmp_path / "out"))
     names = FileNames.of(PlanRequest("", (await store.grant(str(path)),), has_all_files=True), store.settings)
@@ -211,7 +189,7 @@ async def test_a_plan_may_name_pages_of_a_document(tmp_path: Path) -> None:
 
 
 async def test_a_url_may_name_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    report = pdf(tmp_path / "report.pdf", "This is page 1.", "This is page 2.")
+    report = write_pdf(tmp_path / "report.pdf", "This is page 1.", "This is page 2.")
 
     async def fetch(url: str, target: Path, settings: Settings) -> Path:
         assert url == "https://example.org/report.pdf"
@@ -241,7 +219,7 @@ def test_a_run_and_a_single_tool_read_documents(
     planner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    pdf(Path("report.pdf"), WORDS, "Costs fell.")
+    write_pdf(Path("report.pdf"), WORDS, "Costs fell.")
     source, backend = FakeSource(map(fake_candidate, EXPERTS)), FakeBackend(EXPERTS)
     script = {"plan": json.dumps(PLAN), "select": first_candidate, "respond": "Done."}
     llm = ScriptedLLM(script) if planner == "llm" else None
@@ -414,7 +392,7 @@ def test_what_is_filled_in_and_noted_on_a_page_is_read_and_shown(tmp_path: Path)
 
 
 def test_pages_without_text_and_damaged_pages_are_named(tmp_path: Path) -> None:
-    content = pdf(tmp_path / "a.pdf", WORDS, "Costs fell.").read_bytes()
+    content = write_pdf(tmp_path / "a.pdf", WORDS, "Costs fell.").read_bytes()
     scan(tmp_path / "mixed.pdf", WORDS, "Costs fell.")
     text, notes = load_text(tmp_path / "mixed.pdf")
     assert text == f"{WORDS}\nCosts fell."
@@ -422,7 +400,7 @@ def test_pages_without_text_and_damaged_pages_are_named(tmp_path: Path) -> None:
     (tmp_path / "junk.pdf").write_bytes(b"\r\n\r\n" + content)
     assert detect_media_type(tmp_path / "junk.pdf") == ("text", PDF)
     assert WORDS in load_text(tmp_path / "junk.pdf")[0]
-    (tmp_path / "hurt.pdf").write_bytes(content.replace(b"6 0 obj<<", b"6 0 obj[["))
+    (tmp_path / "hurt.pdf").write_bytes(content.replace(b"8 0 obj\r\n<<", b"8 0 obj\r\n[["))
     left_out = documents.render_pages(tmp_path / "hurt.pdf", tmp_path / "pages.tif", 10_000_000)
     assert left_out == ["left out of 2 pages: 2 (damaged)"]
     with pytest.raises(InputError, match="more than 1,000 pixels"):
@@ -439,7 +417,7 @@ def scan(path: Path, *pages: str) -> Path:
     """A PDF file with these pages, and one that is a picture."""
     from pypdfium2 import PdfBitmap, PdfDocument, PdfImage, PdfMatrix
 
-    document = PdfDocument(pdf(path, *pages)) if pages else PdfDocument.new()
+    document = PdfDocument(write_pdf(path, *pages)) if pages else PdfDocument.new()
     page = document.new_page(100, 100)
     picture = PdfImage.new(document)
     picture.set_bitmap(PdfBitmap.from_pil(Image.new("RGB", (8, 8), "red")))
