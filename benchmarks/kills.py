@@ -15,11 +15,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import httpx
 from httpx_sse import ServerSentEvent, connect_sse
@@ -35,8 +34,7 @@ TASK_S = 0.15
 NETWORK, NAMESPACE = "10.77.77", "jarvis-cut"
 
 
-@dataclass
-class Server:
+class Server(NamedTuple):
     """A server in its own process, and its client."""
 
     folder: Path

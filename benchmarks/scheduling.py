@@ -11,10 +11,10 @@ import json
 import random
 import tempfile
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from time import perf_counter, process_time
+from typing import NamedTuple
 from unittest import mock
 
 import typer
@@ -32,8 +32,7 @@ from jarvis_agent.testing import ScriptedLLM
 PACE, PLANS, CHAIN, REPEATS = 15, 5, 30, 20
 
 
-@dataclass(frozen=True)
-class Figure:
+class Figure(NamedTuple):
     """One measured value and the limit that it may not exceed; None: any value is accepted."""
 
     name: str

@@ -10,10 +10,9 @@ are unknown, so that only purpose counts. "dev" are the odd lines of the request
 import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from typer import Argument, Option
 
@@ -40,8 +39,7 @@ _REQUESTS, _MODELS = "huggingface_eval.json", "huggingface_api.jsonl"
 _INSTRUCTION = re.compile(r"Instruction:\s*(.*?)\s*(?:###\s*)?Output", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class SelectionRequest:
+class SelectionRequest(NamedTuple):
     """A request with its domain and the id of the model that fits; `line` counts from 1."""
 
     line: int
@@ -50,13 +48,11 @@ class SelectionRequest:
     model: str
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
-    """The models in the order of a selection, at most SHOWN; `by` is "rank", "only" or "llm"."""
+class Ranked(NamedTuple):
+    """The models in the order of a selection, at most SHOWN."""
 
     asked: SelectionRequest
     order: tuple[str, ...]
-    by: str
     cost: Prediction
 
 
@@ -136,7 +132,7 @@ async def rank(
         found = await selectors[asked.domain].select(task, spec, context)
         cost = Prediction(id=str(asked.line), seconds=perf_counter() - start, usage=meter.total)
         order = tuple(candidate.id for candidate in found.candidates)
-        ranked.append(Ranked(asked, order, found.chosen_by, cost))
+        ranked.append(Ranked(asked, order, cost))
     return ranked
 
 

@@ -38,7 +38,7 @@ def write(folder: Path, *asked: tuple[str, dict[str, Any]]) -> Path:
 
 def ranked(right: str, *order: str, domain: str = VISION) -> Ranked:
     asked = SelectionRequest(1, "?", domain, right)
-    return Ranked(asked, order, "rank", Prediction(id="1", seconds=0.1))
+    return Ranked(asked, order, Prediction(id="1", seconds=0.1))
 
 
 def test_a_folder_gives_requests_and_each_model_once(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_a_folder_gives_requests_and_each_model_once(tmp_path: Path) -> None:
 async def test_a_domain_that_is_no_task_type_is_ranked_too(tmp_path: Path) -> None:
     bench = read_folder(write(tmp_path, ("Instruction: Play soccer.\nOutput:", MODELS[3])))
     (found,) = await rank(*bench, Settings())
-    assert (found.order, found.by) == (("poca",), "only")
+    assert found.order == ("poca",)
 
 
 def test_a_model_chooses_in_place_of_the_ranking(

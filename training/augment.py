@@ -168,15 +168,12 @@ def repeated(example: Example, slots: Slots, rng: Random) -> Example:
 
 def _moved(plan: Sequence[Task], by: int) -> list[Task]:
     """A plan whose tasks are counted from `by`."""
-    return [
-        Task(
-            task=task.task,
-            id=task.id + by,
-            dep=[dep + by for dep in task.deps] or [-1],
-            args=substitute(task.args, lambda number: ref(number + by)),
-        )
-        for task in plan
-    ]
+
+    def moved(task: Task) -> Task:
+        args = substitute(task.args, lambda number: ref(number + by))
+        return Task(task=task.task, id=task.id + by, dep=[dep + by for dep in task.deps] or [-1], args=args)
+
+    return list(map(moved, plan))
 
 
 def _with_values(plan: Sequence[Task], change: Callable[[Any], Any]) -> list[Task]:

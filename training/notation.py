@@ -28,7 +28,6 @@ from jarvis_agent.planning.offline.sequences import NOT_GIVEN, WORDS
 
 FILES = Path(__file__).parent / "requests"
 PLANNER = Path(__file__).parent.parent / "weights" / "jarvis_agent_weights" / "planner.npz"
-"""The weights of the planner's network."""
 
 _SUFFIXES = {"image": ".png", "audio": ".wav", "video": ".mp4", "table": ".csv", "3d": ".glb"}
 _LANGUAGES = {language.name for language in LANGUAGES}
