@@ -7,7 +7,6 @@ import csv
 import re
 import unicodedata
 from collections import Counter
-from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,6 +41,12 @@ _OTHER_NAMES = {
     "普通话": "zh",
     "汉语": "zh",
 }
+_BY_NAME: dict[str, Language] = {
+    name.lower(): language
+    for language in LANGUAGES
+    for name in (*language.spellings, language.code, language.flores[:3])
+}
+_BY_NAME |= {name: _BY_NAME[code] for name, code in _OTHER_NAMES.items()}
 _CODES = {language.name.lower(): language.code for language in LANGUAGES} | {"mandarin": "zh"}
 _SCRIPTS = {
     "LATIN": "en",
@@ -63,18 +68,10 @@ _SCRIPTS = {
 """Languages by the first word of the Unicode names of their letters."""
 
 
-@lru_cache(maxsize=256)
 def find_language(name: str) -> Language | None:
     """The language of an English or Chinese name or of a code; None if it is not in the table."""
     wanted = name.strip().lower()
-    wanted = _OTHER_NAMES.get(wanted, wanted)
-    short = re.split(r"[-_]", wanted)[0]
-    short = _OTHER_NAMES.get(short, short)
-    for language in LANGUAGES:
-        names = (language.name.lower(), *language.spellings[1:])
-        if wanted in names or short in (language.code, language.flores[:3]):
-            return language
-    return None
+    return _BY_NAME.get(wanted) or _BY_NAME.get(re.split(r"[-_]", wanted)[0])
 
 
 def languages_in(text: str) -> frozenset[str]:
