@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 from hosting import B64_IMAGE, LABELS, SETTINGS, call_of, candidate, run
+from waiting import until
 
 from jarvis_agent.backends import circuit_breaker
 from jarvis_agent.backends.base import Backend
@@ -118,6 +120,16 @@ async def test_unexpected_answers_and_lost_servers_fail_as_the_providers_fault(
     impatient = Settings(hf_token="hf_x", offline=False, task_timeout=0.125)
     with pytest.raises(TransientError):
         await HostedBackend(impatient).run(call_of(TASK, tmp_path, text="hi"))
+
+
+async def test_a_cancelled_call_leaves_no_thread(hub: HubDouble, tmp_path: Path) -> None:
+    hub.stall("/models/org/model")
+    before = set(threading.enumerate())
+    running = asyncio.ensure_future(run(call_of(TASK, tmp_path, text="hi")))
+    await until(lambda: hub.requests)
+    running.cancel()
+    await asyncio.wait([running])
+    await until(lambda: not any("jarvis" in thread.name for thread in {*threading.enumerate()} - before))
 
 
 async def test_the_next_provider_is_called_after_a_failure_until_all_have_failed(
