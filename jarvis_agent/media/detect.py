@@ -9,6 +9,7 @@ formats of text, and recordings if PyAV is missing.
 import logging
 import mimetypes
 import re
+import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
 from io import SEEK_END, BytesIO
@@ -107,8 +108,8 @@ _SIGNED = frozenset({"aiff", "asf", "au", "avi", "caf", "flac", "flv", "matroska
 _MEMBERS = {
     b"word/document": DOCX,
     b"ppt/presentation.xml": PPTX,
-    b"xl/workbook.xml": XLSX,
-    b"xl/workbook.bin": XLSB,
+    b"workbook.xml": XLSX,
+    b"workbook.bin": XLSB,
     b"META-INF/container.xml": EPUB,
     b"\0content.xml": ODT,
 }
@@ -194,15 +195,20 @@ def detect_content(file: BinaryIO, path: Path) -> tuple[Modality, str]:
         return recording or _of_text(head.decode(encoding, "replace"), file, path)
     if head.startswith(b"\xd0\xcf\x11\xe0"):
         file.seek(0)
-        is_table = "Workbook".encode("utf-16-le") in file.read(_SEARCHED_BYTES)
+        content, streams = file.read(_SEARCHED_BYTES), ("Workbook", "Book\0\0")  # the second before Excel 97
+        is_table = any(stream.encode("utf-16-le") in content for stream in streams)
         return ("table", XLS) if is_table else ("file", OLE)
     if head.startswith(b"PK\3\4"):
-        # The first member may state the type; the list of members is at the end.
-        stated = (mime for mime in (ODT, ODP, ODS, EPUB) if head.startswith(mime.encode(), 38))
+        # A member may state the type, mostly the first one; the list of members is at the end.
         file.seek(max(0, file.seek(0, SEEK_END) - _TAIL_BYTES))
-        tail = file.read()
-        listed = (mime for name, mime in _MEMBERS.items() if name in tail)
-        mime = next(chain(stated, listed), "application/zip")
+        stated, tail = head[38:], file.read()
+        # It may be the first one of a large file, or missing.
+        with suppress(Exception), zipfile.ZipFile(BytesIO(tail)) as parts, parts.open("mimetype") as member:
+            stated = member.read(100)
+        names = tail.replace(b"\\", b"/")  # as some programs write them
+        known = (mime for mime in (ODT, ODP, ODS, EPUB) if stated.startswith(mime.encode()))
+        listed = (mime for name, mime in _MEMBERS.items() if name in names)
+        mime = next(chain(known, listed), "application/zip")
         return _kind_of(mime), mime
     if image := _of_image(file, path):
         return image
@@ -263,7 +269,11 @@ def _of_recording(head: bytes, file: BinaryIO, path: Path) -> tuple[Modality, st
 
 
 def _of_other(file: BinaryIO, path: Path) -> tuple[Modality, str]:
-    if path.suffix.lower() == ".stl":
+    file.seek(80)
+    size = 84 + 50 * int.from_bytes(
+        file.read(4), "little"
+    )  # of so many triangles; subtitles have this name, too
+    if path.suffix.lower() == ".stl" and size <= file.seek(0, SEEK_END):
         return _by_name(path.name)
     with suppress(ImportError, OSError, RuntimeError, TypeError):  # the errors of soundfile
         import soundfile

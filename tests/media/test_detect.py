@@ -1,13 +1,24 @@
 """Media types, detected from the first bytes of a file."""
 
+import io
 import os
 import socket
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from jarvis_agent.core.errors import InputError
-from jarvis_agent.media.detect import detect_media_type, kind_by_name
+from jarvis_agent.media.detect import ODS, ODT, XLS, XLSX, detect_media_type, kind_by_name
+
+
+def archive(members: dict[str, str]) -> bytes:
+    """A ZIP archive whose members are compressed."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, text in members.items():
+            file.writestr(name, text)
+    return content.getvalue()
 
 
 def test_the_content_decides_the_type(tmp_path: Path) -> None:
@@ -32,11 +43,21 @@ def test_the_content_decides_the_type(tmp_path: Path) -> None:
         ("padded.csv", b"a,b\n1,2\n" + bytes(200), "table", "text/csv"),
         ("a.txt", b"\n{\\rtf1\\ansi Hello}", "text", "application/rtf"),
         ("a.txt", b"<!-- x -->" * 400 + b"<b>no page", "text", "text/plain"),
+        ("a.xls", b"\xd0\xcf\x11\xe0" + bytes(508) + "Book".encode("utf-16-le") + bytes(56), "table", XLS),
+        ("a.bin", archive({"xl\\workbook.xml": ""}), "table", XLSX),
+        ("a.bin", archive({"content.xml": "", "mimetype": ODS}), "table", ODS),
+        ("a.bin", archive({"META-INF/manifest.xml": "", "content.xml": ""}), "text", ODT),
     ]
     for name, head, kind, mime in cases:
         path = tmp_path / name
         path.write_bytes(head)
         assert detect_media_type(path) == (kind, mime), head
+
+
+def test_subtitles_are_no_body_in_three_dimensions(tmp_path: Path) -> None:
+    (tmp_path / "subtitles.stl").write_bytes(b"850STL25.0110009" + b"\0\1\xff\x8f" * 500)
+    with pytest.raises(InputError, match="not a supported file type"):
+        detect_media_type(tmp_path / "subtitles.stl")
 
 
 def test_the_kind_of_a_missing_file_is_guessed_from_its_name() -> None:
