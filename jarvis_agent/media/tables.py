@@ -59,6 +59,8 @@ _DATE = re.compile(
     r"|[0-9]{4}年([0-9]{1,2}月([0-9]{1,2}日)?)?"
 )
 _FIGURES = re.compile(r"\W*[0-9]([0-9_]|[^\w;|]|[eE][+-]?[0-9])*")
+_RANGE = re.compile(r"[<>≤≥] ?[0-9.,]+|[0-9.,]+ ?([-–/:] ?[0-9.,]+|\+)")
+"""A range or a time of day: 0-14, 65+, < 5, 2019/2020, 8:00."""
 _YEAR = re.compile("[12][0-9]{3}")
 
 _NUMBERS = {  # by decimal sign, with what separates thousands
@@ -223,7 +225,7 @@ def _split(lines: list[Row], apart: set[int], delimiter: str, notes: list[str]) 
     width = min(max(widths, key=lambda number: (widths[number], number)), max(map(_length, lines[:_SAMPLE])))
     at = _find_header(lines, apart, width)
     header, below = [cell.strip() for cell in lines[at]], lines[at + 1 : at + 1 + _SAMPLE]
-    forms, start = _forms(below), at + 1
+    forms, start, above = _forms(below), at + 1, lines[at - 1] if at and id(lines[at]) not in apart else []
     if _is_row(header, below, forms):
         header, start = [f"column {number}" for number in range(1, width + 1)], at
         unnamed = "no line names the columns; they are called {names}"
@@ -231,6 +233,8 @@ def _split(lines: list[Row], apart: set[int], delimiter: str, notes: list[str]) 
     elif len(header) == width - 1:
         header = ["", *header]
         notes.append(Note("the header has one cell fewer than the rows; the first column has no name"))
+    elif len(above) == len(header) and sum(map(bool, above)) > 1:  # the header has two lines
+        header = [name or group.strip() for name, group in zip(header, above, strict=True)]
     if start > at and len(below) > 3 and _names(below[0], below[1:], least=2, share=1.0):
         start += 1  # units
     left_out, rows = lines[:at] + lines[at + 1 : start], list[Row]()
@@ -274,8 +278,8 @@ def _find_header(rows: list[Row], apart: set[int], width: int) -> int:
     """Where the columns are named: in the first full line, or one beside it with words above numbers."""
 
     def filled(row: Row) -> int:
-        count = sum(bool(cell.strip()) for cell in row)
-        return count if row[0].strip() and 2 * count <= width else _length(row)
+        count, is_indented = sum(bool(cell.strip()) for cell in row), not row[0].strip()
+        return count if 2 * count <= width - is_indented else _length(row)
 
     lines = rows[:_TITLES]
     spaced = [any(cell.startswith(" ") for cell in row[1:]) for row in lines]  # as in a sentence
@@ -293,7 +297,7 @@ def _is_row(header: Row, below: list[Row], forms: list[str]) -> bool:
     differing, alike = _compare(header, forms)
     if differing or not alike:
         return False
-    figures = [cell for cell in header if _form(cell) in ("date", "number")]
+    figures = [cell for cell in header if _form(cell) in ("date", "number", "range")]
     if all(map(_YEAR.fullmatch, figures)):
         return any(_YEAR.fullmatch(cell.strip()) for row in below for cell in row)
     first = 1 if 1 < len(figures) < len(header) and figures[0] == "1" else 0
@@ -312,7 +316,7 @@ def _find_footer(rows: list[Row], apart: set[int], delimiter: str) -> int:
 def _is_footer(row: Row, above: list[Row], is_apart: bool, delimiter: str) -> bool:
     """Whether a row has words below dates or years, or one long cell, or the sums of the columns."""
     label, others = row[0].strip(), [place for place, cell in enumerate(row) if place and cell.strip()]
-    if (form := _form(label)) in ("date", "number"):
+    if (form := _form(label)) in ("date", "number", "range"):
         return False
     column = [line[0].strip() for line in above if line[0].strip()]
     (kind,), width = _forms([line[:1] for line in above], 1.0), max(len(row), len(above[0]))
@@ -346,10 +350,10 @@ def _names(row: Row, below: list[Row], least: int = 1, share: float = 0.75) -> b
 
 
 def _compare(row: Row, forms: list[str]) -> tuple[int, int]:
-    """How many cells have another form than their column, and how many are numbers or dates like it."""
+    """How many cells have another form than their column, and how many are figures like it."""
     differing = alike = 0
     for cell, form in zip(row, forms, strict=False):
-        if form in ("date", "number", "mixed") and (own := _form(cell)):
+        if form in ("date", "number", "range", "mixed") and (own := _form(cell)):
             alike += own == form != "mixed"
             differing += own == "text" if form == "mixed" else own != form
     return differing, alike
@@ -366,14 +370,14 @@ def _forms(rows: Sequence[Row], share: float = 0.75) -> list[str]:
 
 
 def _form(cell: str) -> str:
-    """A "date", a "number" (no letters), "text" (no digits), "mixed" (both), or "" (neither, or missing)."""
+    """A "date", "range", "number" (no letters), "text" (no digits), "mixed" (both), or "" (neither)."""
     text = cell.strip()[:200]
     if _MISSING.fullmatch(text):
         return ""
     if _DATE.fullmatch(text):
         return "date"
     if _FIGURES.fullmatch(text):
-        return "number"
+        return "range" if _RANGE.fullmatch(text) else "number"
     if any(map(str.isdigit, text)):
         return "mixed"
     return "text" if any(map(str.isalpha, text)) else ""

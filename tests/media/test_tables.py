@@ -140,6 +140,16 @@ def test_totals_titles_and_units_are_told_by_their_form(tmp_path: Path) -> None:
             "y 2020": ["A0", "A1", "A2"],
             "m": [1, 3, 2],
         },
+        "Rate,,\n,,(%)\nland,0-14,65+\nOslo,5,6.5\nRom,7,8.5\n": {
+            "land": ["Oslo", "Rom"],
+            "0-14": [5, 7],
+            "65+": [6.5, 8.5],
+        },
+        "land,people,\n,men,women\nOslo,5,6\nRom,7,8\n": {
+            "land": ["Oslo", "Rom"],
+            "men": [5, 7],
+            "women": [6, 8],
+        },
         "People,,\nname,city,job\nAnn,Oslo,cook\nBob,Rome,poet\n": {
             "name": ["Ann", "Bob"],
             "city": ["Oslo", "Rome"],
@@ -199,12 +209,19 @@ def test_a_table_without_a_header_keeps_its_first_row(tmp_path: Path) -> None:
         "1,2\n3,4\n": {"column 1": [1, 3], "column 2": [2, 4]},
         "5.1,setosa\n4.9,setosa\n": {"column 1": [5.1, 4.9], "column 2": ["setosa", "setosa"]},
         "Ann,31\nBob,28\n": {"column 1": ["Ann", "Bob"], "column 2": [31, 28]},
+        "Ann,555-1234\nBob,555-9876\n": {"column 1": ["Ann", "Bob"], "column 2": ["555-1234", "555-9876"]},
     }
     note = "no line names the columns; they are called column 1, column 2"
-    assert read_all(tmp_path, cases) == [[note]] * 3
+    assert read_all(tmp_path, cases) == [[note]] * 4
     named: dict[str, tables.Columns] = {
         "land,2020,2021\nOslo,5,6\nRom,7,8\n": {"land": ["Oslo", "Rom"], "2020": [5, 7], "2021": [6, 8]},
         "land,1/22/20\nOslo,5\nRom,7\n": {"land": ["Oslo", "Rom"], "1/22/20": [5, 7]},
+        "age,<15,15–64,65+\nOslo,5,9,6\n": {"age": ["Oslo"], "<15": [5], "15–64": [9], "65+": [6]},
+        "stop,8:00,2019/2020\nOslo,5,6\nRom,7,8\n": {
+            "stop": ["Oslo", "Rom"],
+            "8:00": [5, 7],
+            "2019/2020": [6, 8],
+        },
         ",0,1\n0,5,6\n1,7,8\n": {"": [0, 1], "0": [5, 7], "1": [6, 8]},
         "0,1\n5,6\n7,8\n": {"0": [5, 7], "1": [6, 8]},
         "name,city\nAnn,Oslo\n": {"name": ["Ann"], "city": ["Oslo"]},
