@@ -225,7 +225,12 @@ def _needs_more(image: Image, path: Path) -> bool:
 
 def count_frames(image: Image) -> int:
     """The frames of an animation, or the pages of a document. Layers and previews do not count."""
-    return 1 if image.format in ("MPO", "PSD") else getattr(image, "n_frames", 1)
+    try:
+        return 1 if image.format in ("MPO", "PSD") else getattr(image, "n_frames", 1)
+    except SyntaxError:  # a later page is of a kind that Pillow does not read, such as the mask of a map
+        count = image.tell() + 1
+        image.seek(0)
+        return count
 
 
 def _to_eight_bits(image: Image, notes: list[str]) -> Image:

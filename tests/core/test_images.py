@@ -179,6 +179,19 @@ def test_floats_of_16_bits_are_no_whole_numbers(tmp_path: Path) -> None:
         detect_media_type(tmp_path / "a.tif")
 
 
+def test_a_page_that_is_not_read_hides_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "map.tif"
+    mask = Image.new("1", (60, 20))
+    written(path).save(path, save_all=True, append_images=[mask])
+    content = bytearray(path.read_bytes())
+    kind = struct.pack("<HHI", 262, 3, 1)  # whether 0 is white; 4 stands for a mask
+    content[content.rindex(kind) + len(kind)] = 4
+    path.write_bytes(content)
+    image, notes = open_image(path)
+    assert image.size == (60, 20)
+    assert notes == ["the first of 2 frames or pages was used"]
+
+
 def test_deep_pictures_may_be_negatives(tmp_path: Path) -> None:
     Image.fromarray(np.array([[0, 65_535]], np.uint16)).save(path := tmp_path / "a.tif")
     photometric = [struct.pack("<HHIHH", 262, 3, 1, value, 0) for value in (1, 0)]
