@@ -19,6 +19,7 @@ from concurrent.futures import CancelledError
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from html.parser import HTMLParser
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -63,7 +64,7 @@ _CUES = {
 """What is not spoken of subtitles by the ending of the name: times, titles, fields, marks and drawings."""
 _CUE = r"^(?:.*\n)?.*-->.*$|<[^<>\n]*>|\{\\[^{}\n]*\}"
 """Of other subtitles: numbers with the times in the next line, and marks."""
-_NO_CUE = re.compile(r"\s*(STYLE|REGION|NOTE)\b")
+_COMMENT = re.compile(r"\s*NOTE\b")
 
 _DPI = 150  # dots per inch of rendered pages; a page of A4 has two million pixels
 _PDFIUM = fork_safe(threading.Lock())  # PDFium does one thing at a time in a process
@@ -301,9 +302,9 @@ def _subtitles(path: Path, notes: list[str]) -> Iterator[str]:
         text = text.replace("[br]", "\n").replace("|", "\n")
     blocks = "\n".join(text.splitlines()).split("\n\n")
     if blocks[0].startswith("WEBVTT"):
-        first, *others = blocks
-        cues = (block for block in others if "-->" in block or not _NO_CUE.match(block))
-        blocks = [first.partition("\n")[2] if "-->" in first else "", *cues]
+        blocks[0] = blocks[0].partition("\n")[2]
+        cues = dropwhile(lambda block: "-->" not in block, blocks)  # styles and regions are above
+        blocks = [block for block in cues if "-->" in block or not _COMMENT.match(block)]
     yield _lines(html.unescape(re.sub(_CUES.get(suffix, _CUE), "", "\n\n".join(blocks), flags=re.MULTILINE)))
 
 

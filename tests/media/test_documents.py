@@ -273,6 +273,7 @@ def test_markup_and_time_codes_are_no_text(tmp_path: Path) -> None:
         "c.vtt": ("WEBVTT\n1\n00:01.000 --> 00:02.500\nHi\n\nNOTEBOOKS\n", "Hi\nNOTEBOOKS"),
         "d.srt": ("1\n00:00:01,000 --> 00:00:02,500\nHi\n\nSTYLE matters\n", "Hi\nSTYLE matters"),
         "b.vtt": (f"WEBVTT\nKind: captions\n\nSTYLE\n::cue {{}}\n\nNOTE a\nb\n\n{SUBTITLES}", SPOKEN),
+        "d.vtt": (f"WEBVTT\n\nSTYLE\n::cue {{\n\n}}\n\nRegion: id=a\n\n{SUBTITLES}", SPOKEN),
         "a.ass": (SUB_STATION, "Hello, there\nGeneral"),
         "a.lrc": ("[ti:Song]\n[00:12.00]One\n[00:20.00][00:40.00]Two\n", "One\nTwo"),
         "a.sbv": ("0:00:01.000,0:00:02.500\nOne\n\n0:00:03.000,0:00:04.500\n2\n", "One\n2"),
