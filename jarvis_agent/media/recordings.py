@@ -120,7 +120,9 @@ def decoded(container: Any, kind: Literal["video", "audio"], notes: list[str] | 
     packets = container.demux(getattr(container.streams, kind)[0])
     while True:
         try:
-            for frame in next(packets).decode():
+            if (packet := next(packets)).has_sidedata("encryption_info"):  # would be decoded to anything
+                raise BadInputError(f"{Path(container.name).name} is encrypted; give a copy without it")
+            for frame in packet.decode():
                 count += 1
                 yield frame
         except StopIteration:
@@ -228,7 +230,10 @@ def to_mp4(source: Path, target: Path, sound: Path | None = None) -> None:
 
 def _upright(frame: Any) -> Any:
     """A frame whose pixels are turned and mirrored as its display matrix says."""
-    if (matrix := frame.side_data.get("DISPLAYMATRIX")) is None:
+    matrix = None
+    with suppress(ValueError):  # PyAV names not all that a frame may have, such as the displays of 3D films
+        matrix = frame.side_data.get("DISPLAYMATRIX")
+    if matrix is None:
         return frame
     from PIL.Image import Image, Transpose
 

@@ -13,7 +13,14 @@ from result_bench import a_film
 from jarvis_agent.core.errors import BadInputError, InputError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.media.detect import detect_media_type
-from jarvis_agent.media.recordings import _voices, decode_audio, probe_audio, read_audio, read_voices
+from jarvis_agent.media.recordings import (
+    _upright,
+    _voices,
+    decode_audio,
+    probe_audio,
+    read_audio,
+    read_voices,
+)
 from jarvis_agent.media.store import ResourceStore
 
 av, soundfile = pytest.importorskip("av"), pytest.importorskip("soundfile")
@@ -236,6 +243,28 @@ def test_a_matrix_of_zeros_or_of_another_angle_turns_nothing(tmp_path: Path) -> 
         path.write_bytes(changed)
         facts = probe_video(path)
         assert (facts.width, facts.height) == spread_frames(path, 1)[0][1].size == (32, 16)
+
+
+def test_a_frame_may_have_data_that_pyav_does_not_name() -> None:
+    class Frame:
+        @property
+        def side_data(self) -> dict[str, Any]:
+            raise ValueError("29 is not a valid Type")
+
+    frame = Frame()
+    assert _upright(frame) is frame
+
+
+def test_an_encrypted_recording_is_refused_not_decoded_to_green_pictures(film: Path, tmp_path: Path) -> None:
+    path, key = tmp_path / "encrypted.mp4", {"encryption_scheme": "cenc-aes-ctr"}
+    keys = {"encryption_key": "0" * 31 + "1", "encryption_kid": "0" * 32}
+    with av.open(film) as file, av.open(path, "w", options=key | keys) as made:
+        stream = made.add_stream_from_template(file.streams.video[0])
+        for packet in file.demux(video=0):
+            packet.stream = stream
+            made.mux(packet)
+    with pytest.raises(BadInputError, match=r"encrypted\.mp4 is encrypted"):
+        spread_frames(path, 1)
 
 
 def test_a_stream_without_times_keeps_its_rate(tmp_path: Path) -> None:
