@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 import pytest
 from killed_runs import SHAPE, executed, started
+from langgraph.store.sqlite.aio import AsyncSqliteStore
 from postgres import Postgres
 from served import Served, agent_of, endless_expert, plan_for, serving
 from served_runs import served_runs
@@ -268,6 +269,35 @@ async def test_a_cancelled_write_is_not_overtaken_by_the_next(tmp_path: Path) ->
             await other.put(("rows",), "other", {"turns": turns})
             await one.put(("rows",), "one", {"turns": turns})
             assert {row.value["turns"] for row in await other.search(("rows",))} == {turns}
+
+
+async def test_a_database_that_is_closed_twice_during_a_read_leaves_no_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The transaction of a cancelled read fails with an error of SQLite, which hides the cancellation."""
+    reading = asyncio.Event()
+
+    async def read(*_: Any) -> list[Any]:
+        reading.set()
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(0.01)
+            raise sqlite3.OperationalError("cannot commit - no transaction is active")
+
+    async def use() -> None:
+        async with open_database(None, tmp_path, 60) as opened:
+            monkeypatch.setattr(AsyncSqliteStore, "abatch", read)
+            await opened.get(("a",), "b")
+
+    before, using = asyncio.all_tasks(), asyncio.create_task(use())
+    await reading.wait()
+    for _ in range(2):
+        using.cancel()
+        await asyncio.sleep(0)
+    await asyncio.wait([using])
+    left = asyncio.all_tasks() - before
+    assert not left or not (await asyncio.wait(left, timeout=10))[1]
 
 
 async def test_a_cancelled_run_has_ended_when_its_recording_ends(tmp_path: Path) -> None:

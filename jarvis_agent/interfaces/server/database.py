@@ -183,12 +183,14 @@ async def open_database(address: str | None, directory: Path, retention: float) 
         try:
             yield database
         finally:
-            # A store of LangGraph executes its operations in a task. A cancellation that meets one of them
-            # can be lost, and the end of the event loop would wait for the task.
-            for task in (database.reader._task, database.writer._task):  # type: ignore[attr-defined]
-                while not task.done():
-                    task.cancel()
-                    await asyncio.wait([task], timeout=0.1)
+            # A store executes its operations in a task, which can lose a cancellation: the end of the event
+            # loop would wait for it. An empty operation ends it, unless it is read together with others.
+            stores: tuple[Any, Any] = (database.reader, database.writer)
+            for store in stores:
+                for _ in range(2):
+                    store._aqueue.put_nowait(None)
+                store._task.cancel()
+            await asyncio.wait([store._task for store in stores])
 
 
 @asynccontextmanager
