@@ -286,7 +286,10 @@ class ModelPool:
                 job.end()
         if threads is not None:
             atexit.unregister(self._stop_at_exit)
-            if stuck := await run_in_daemon_thread(threads.stop, 2 * cancellation.GRACE_S):
+            stuck = threads.stop(0.05)
+            if stuck:  # not for idle threads: at the exit of an interpreter no thread can be started
+                stuck = await run_in_daemon_thread(threads.stop, 2 * cancellation.GRACE_S)
+            if stuck:
                 logger.error("%d model calls do not end after close(); their threads are left", stuck)
         with self._lock:
             self._models.evict_idle()

@@ -601,6 +601,15 @@ async def test_close_rejects_queued_calls_cancels_running_ones_and_ends_the_thre
     assert model_threads() <= others
 
 
+async def test_an_idle_pool_starts_no_thread_to_close(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python 3.12 and later start none when the interpreter exits."""
+    pool, others = ModelPool(limit_bytes=100), model_threads()
+    await start(pool, Model().load)
+    monkeypatch.setattr("jarvis_agent.backends.pool.run_in_daemon_thread", None)
+    await pool.close()
+    assert model_threads() <= others
+
+
 async def test_close_abandons_a_call_that_does_not_end(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
