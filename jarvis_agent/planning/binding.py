@@ -218,8 +218,9 @@ class _Binding:
                 for arg in free
                 if not kinds.isdisjoint(split_kind(arg.kind)) and (arg.required or not name)
             ]
-            if target := min(fitting, key=lambda arg: not arg.required, default=None):
-                args[target.name] = self._values(value, target)
+            target = min(fitting, key=lambda arg: not arg.required, default=None)
+            if target and (values := self._values(value, target)):
+                args[target.name] = values
                 taken = '{value} was taken as its "{name}"'
                 self.notes.append(Note(taken, value=listing([name or value]), name=target.name))
             else:
