@@ -29,7 +29,7 @@ from planning import CASES, write_files
 from small_llm import served
 
 from jarvis_agent import JarvisAgent, hf_tools
-from jarvis_agent.planning.schema import plan_schema
+from jarvis_agent.planning.messages import plan_schema
 from jarvis_agent.testing import ScriptedCall, ScriptedLLM
 from jarvis_agent.tools import TASKS
 

@@ -18,7 +18,7 @@ from jarvis_agent.core.text import detect_script
 from jarvis_agent.core.types import Preference, Task
 from jarvis_agent.evaluation.requests import OwnRequest, Turn, read_requests
 from jarvis_agent.media.detect import kind_by_name
-from jarvis_agent.planning.examples import read_examples as read_worked_examples
+from jarvis_agent.planning.messages import read_examples as read_worked_examples
 from jarvis_agent.planning.offline.sequences import NOT_GIVEN
 
 _SPOKEN = (

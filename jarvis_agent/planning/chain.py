@@ -38,13 +38,18 @@ from jarvis_agent.core.types import Task, TaskResult
 from jarvis_agent.llm.chat_model import needs_examples
 from jarvis_agent.llm.client import LanguageModel, LLMClient, open_client
 from jarvis_agent.llm.prompts import Prompts, PromptSource, load_prompts
-from jarvis_agent.planning.examples import Example, Examples, open_examples
 from jarvis_agent.planning.inputs import FileNames, PlanInput, PlanRequest, Tools, task_specs
-from jarvis_agent.planning.messages import plan_variables, repair_variables
+from jarvis_agent.planning.messages import (
+    Example,
+    Examples,
+    open_examples,
+    plan_schema,
+    plan_variables,
+    repair_variables,
+)
 from jarvis_agent.planning.normalise import WHAT_IT_NEEDS
 from jarvis_agent.planning.parser import StreamingPlanParser
 from jarvis_agent.planning.plan import Plan
-from jarvis_agent.planning.schema import plan_schema
 
 _LARGER_MODEL = Note("use a larger model")
 

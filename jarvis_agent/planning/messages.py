@@ -1,26 +1,107 @@
-"""The variables of the planning and repair prompts.
+"""What a language model is sent for planning: worked examples, variables of prompts, and a JSON schema.
 
-Your own template may also use the placeholders `examples` and `chat_history` for messages.
+Your own template may also use the placeholders `examples` and `chat_history` for messages. The package has
+two sets of examples in `prompts/examples/`: the paper's, and those of the default prompt.
 """
 
+from __future__ import annotations
+
+import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from importlib.resources import files as package_files
+from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import Any
 
+from langchain_core.example_selectors import BaseExampleSelector
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.prompts import BasePromptTemplate
+from pydantic import BaseModel, ConfigDict, Field, Json, ValidationError
 
-from jarvis_agent.core.context import messages_of
-from jarvis_agent.core.file_mentions import split_names
+from jarvis_agent.core.context import ChatTurn, messages_of, turns_of
+from jarvis_agent.core.errors import ConfigError, words_of
+from jarvis_agent.core.file_mentions import mentions, split_names
 from jarvis_agent.core.notes import Note
 from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec
 from jarvis_agent.core.types import Resource, Task
 from jarvis_agent.llm.prompts import fill, format_chat_history, uses
 from jarvis_agent.llm.tokens import clip, clip_rows, count_tokens, prompt_budget, to_json_line
 from jarvis_agent.llm.usage import STAGE_KEY
-from jarvis_agent.planning.examples import Example
+from jarvis_agent.media.detect import kind_by_name
 from jarvis_agent.planning.inputs import PlanRequest, name_of
 from jarvis_agent.planning.normalise import TaskNames
 from jarvis_agent.planning.parser import PlanParseError
+
+
+class Example(BaseModel):
+    """A request with its plan, and the chat before it if there was one."""
+
+    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
+
+    input: str
+    plan: list[Task] | Json[list[Task]]
+    chat_history: list[ChatTurn | BaseMessage] = Field(default_factory=list)
+
+    @classmethod
+    def of(cls, value: Any) -> Example:
+        """Read an example, or a dict with "input", "plan" and optionally "chat_history".
+
+        A plan is a list of `{"task": …, "id": 0, "dep": [-1], "args": {…}}`, or JSON text of it. The history
+        has messages, or dicts with "request", "answer" and "resources". Raises ConfigError for another form.
+        """
+        try:
+            return cls.model_validate(value)
+        except ValidationError as error:
+            form = '{"input": "…", "plan": [{"task": "…", "id": 0, "dep": [-1], "args": {…}}]}'
+            raise ConfigError(f"an example is {form}: {words_of(error)}") from error
+
+    @property
+    def chat(self) -> tuple[ChatTurn, ...]:
+        """The turns before the request."""
+        return turns_of(self.chat_history)
+
+    @property
+    def files(self) -> tuple[Resource, ...]:
+        """The files that the request names."""
+        return tuple(Resource(kind=kind_by_name(name), name=name) for name in mentions(self.input))
+
+    def to_json(self) -> str:
+        """The plan as a list of its tasks."""
+        return json.dumps([task.model_dump() for task in self.plan], ensure_ascii=False)
+
+
+Examples = tuple[Example, ...] | BaseExampleSelector
+
+
+@lru_cache
+def load_examples(name: str) -> tuple[Example, ...]:
+    """A set that comes with the package: "paper" or "default"."""
+    return read_examples(package_files("jarvis_agent.prompts") / "examples" / f"{name}.json")
+
+
+def read_examples(file: Traversable) -> tuple[Example, ...]:
+    """The examples in a JSON file: a list of objects as in `Example.of`. Raises ConfigError."""
+    try:
+        return tuple(map(Example.of, json.loads(file.read_text(encoding="utf-8"))))
+    except (OSError, ValueError, TypeError, ConfigError) as error:
+        raise ConfigError(f"the examples {file} cannot be read: {error}") from error
+
+
+def open_examples(examples: Any) -> Examples:
+    """The `examples` of a planning chain, also from a JSON file, or what selects them. Raises ConfigError."""
+    if isinstance(examples, BaseExampleSelector):
+        return examples
+    if examples in ("paper", "default"):
+        return load_examples(str(examples))
+    if isinstance(examples, Path):
+        return read_examples(examples)
+    if isinstance(examples, Sequence) and not isinstance(examples, str):
+        return tuple(map(Example.of, examples))
+    raise ConfigError(
+        f'examples are "paper", "default", a list of examples, or a BaseExampleSelector, not {examples!r}'
+    )
+
 
 _EXAMPLES_SHARE = 4
 """Examples take at most a quarter of the prompt's budget."""
@@ -173,3 +254,47 @@ def _as_messages(
     human = next((m for m in reversed(messages) if isinstance(m, HumanMessage)), HumanMessage(example.input))
     plan = f'{{"tasks": {example.to_json()}}}'
     return [human, AIMessage(plan, additional_kwargs={STAGE_KEY: "plan"})]
+
+
+_TEXT, _INTEGER = {"type": "string"}, {"type": "integer"}
+_LIST = {"type": "array", "items": {"type": "string"}}
+_DATA = {"type": ["string", "number", "array"], "items": {"type": "number"}}
+"""A number, a list of them, or text: a reference, "left half"."""
+_MAX_DEPS = 8
+"""In an unlimited list, small models write -1 until their tokens are used up."""
+
+
+def plan_schema(specs: Mapping[str, TaskSpec]) -> dict[str, Any]:
+    """The JSON schema of a plan of these tasks; without tasks, of the empty plan.
+
+    A task may have a purpose, and a preference for models may precede the tasks.
+    """
+    if not specs:
+        return _object({"tasks": {"type": "array", "items": {"type": "null"}, "maxItems": 0}})
+    args = {arg.name: _value(arg, specs) for spec in specs.values() for arg in spec.inputs}
+    is_open = any(spec.is_open for spec in specs.values())
+    task = {
+        "task": {"type": "string", "enum": list(specs)},
+        "id": _INTEGER,
+        "dep": {"type": "array", "items": _INTEGER, "maxItems": _MAX_DEPS},
+        "args": {"type": "object", "properties": args, "additionalProperties": is_open},
+    }
+    item = {**_object(task), "properties": {**task, "purpose": _TEXT}}
+    plan = _object({"tasks": {"type": "array", "items": item}})
+    return {**plan, "properties": {"preference": _TEXT, **plan["properties"]}, "$defs": {"data": _DATA}}
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def _value(arg: Arg, specs: Mapping[str, TaskSpec]) -> dict[str, Any]:
+    """The type of an argument's values in all tasks that have one of this name."""
+    same = [other for spec in specs.values() if (other := spec.arg(arg.name))]
+    if any(other.kind == "any" for other in same):
+        return {}
+    if all(other.many for other in same):
+        return _LIST
+    if any(other.kind == "data" for other in same):
+        return {"$ref": "#/$defs/data"}
+    return {**_LIST, "type": ["string", "array"]} if any(other.many for other in same) else _TEXT

@@ -17,9 +17,8 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource
 from jarvis_agent.llm.prompts import STAGES, fill, format_chat_history, load_prompts
 from jarvis_agent.llm.tokens import DEFAULT_WINDOW, clip, clip_rows, count_tokens
-from jarvis_agent.planning.examples import load_examples
 from jarvis_agent.planning.inputs import PlanRequest
-from jarvis_agent.planning.messages import plan_variables
+from jarvis_agent.planning.messages import load_examples, plan_variables
 
 SETS = ("default", "paper")
 LONG = "word " * 100_000

@@ -7,7 +7,7 @@ from jsonschema import Draft202012Validator
 
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec
-from jarvis_agent.planning.schema import plan_schema
+from jarvis_agent.planning.messages import plan_schema
 
 
 def accepts(schema: Any, *tasks: dict[str, Any]) -> bool:
