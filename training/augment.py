@@ -18,7 +18,7 @@ from jarvis_agent.core.text import detect_script
 from jarvis_agent.core.types import Preference, Task
 from jarvis_agent.evaluation.requests import OwnRequest, Turn, read_requests
 from jarvis_agent.media.detect import kind_by_name
-from jarvis_agent.planning.messages import read_examples as read_worked_examples
+from jarvis_agent.planning.messages import open_examples
 from jarvis_agent.planning.offline.sequences import NOT_GIVEN
 
 _SPOKEN = (
@@ -80,7 +80,7 @@ def project_examples() -> list[Example]:
             ],
             plan=[Task.model_validate(task) for task in example.plan],
         )
-        for number, example in enumerate(read_worked_examples(Path(__file__).parent / "examples.json"))
+        for number, example in enumerate(open_examples(Path(__file__).parent / "examples.json"))
     ]
     return [Example(asked) for asked in (*read_requests("dev"), *bank)]
 

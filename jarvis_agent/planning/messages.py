@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from importlib.resources import files as package_files
 from importlib.resources.abc import Traversable
-from pathlib import Path
 from typing import Any
 
 from langchain_core.example_selectors import BaseExampleSelector
@@ -74,28 +72,17 @@ class Example(BaseModel):
 Examples = tuple[Example, ...] | BaseExampleSelector
 
 
-@lru_cache
-def load_examples(name: str) -> tuple[Example, ...]:
-    """A set that comes with the package: "paper" or "default"."""
-    return read_examples(package_files("jarvis_agent.prompts") / "examples" / f"{name}.json")
-
-
-def read_examples(file: Traversable) -> tuple[Example, ...]:
-    """The examples in a JSON file: a list of objects as in `Example.of`. Raises ConfigError."""
-    try:
-        return tuple(map(Example.of, json.loads(file.read_text(encoding="utf-8"))))
-    except (OSError, ValueError, TypeError, ConfigError) as error:
-        raise ConfigError(f"the examples {file} cannot be read: {error}") from error
-
-
 def open_examples(examples: Any) -> Examples:
     """The `examples` of a planning chain, also from a JSON file, or what selects them. Raises ConfigError."""
     if isinstance(examples, BaseExampleSelector):
         return examples
     if examples in ("paper", "default"):
-        return load_examples(str(examples))
-    if isinstance(examples, Path):
-        return read_examples(examples)
+        examples = package_files("jarvis_agent.prompts") / "examples" / f"{examples}.json"
+    if isinstance(examples, Traversable):
+        try:
+            return tuple(map(Example.of, json.loads(examples.read_text(encoding="utf-8"))))
+        except (OSError, ValueError, TypeError, ConfigError) as error:
+            raise ConfigError(f"the examples {examples} cannot be read: {error}") from error
     if isinstance(examples, Sequence) and not isinstance(examples, str):
         return tuple(map(Example.of, examples))
     raise ConfigError(

@@ -18,7 +18,7 @@ from jarvis_agent.core.types import Resource
 from jarvis_agent.llm.prompts import STAGES, fill, format_chat_history, load_prompts
 from jarvis_agent.llm.tokens import DEFAULT_WINDOW, clip, clip_rows, count_tokens
 from jarvis_agent.planning.inputs import PlanRequest
-from jarvis_agent.planning.messages import load_examples, plan_variables
+from jarvis_agent.planning.messages import open_examples, plan_variables
 
 SETS = ("default", "paper")
 LONG = "word " * 100_000
@@ -39,7 +39,7 @@ def plan_prompt(
     request: PlanRequest, name: str | Path = "default", window: int = DEFAULT_WINDOW
 ) -> list[Any]:
     prompts = load_prompts(name)
-    examples = load_examples(str(prompts.examples or "default"))
+    examples = open_examples(str(prompts.examples or "default"))
     values = plan_variables(prompts.plan, request, examples, window=window)
     return list(prompts.plan.invoke(values).to_messages())
 
