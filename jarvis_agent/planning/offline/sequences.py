@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.languages import LANGUAGES, find_language
+from jarvis_agent.core.file_mentions import split_names
 from jarvis_agent.core.forks import cached_property
 from jarvis_agent.core.references import ref, refs_in
 from jarvis_agent.core.tasks.registry import TASKS
@@ -176,7 +177,7 @@ class TokenizedRequest:
         """What a pointer to a token stands for: the kind and the name of a file, or "answer" and its text."""
         turns = request.turns[-MOST_TURNS:]
         ages: dict[str, tuple[str, int]] = {}
-        written = {match[0] for match in _names(map(name_of, request.files)).finditer(request.text)}
+        written = {*split_names(request.text, map(name_of, request.files))[1::2]}
         named = {file.kind for file in request.files if name_of(file) in written}
         for file in request.files:
             if file.kind not in named or name_of(file) in written:
@@ -188,12 +189,10 @@ class TokenizedRequest:
                 if ago <= MOST_TURNS or name in request.text:
                     ages.setdefault(name, (file.kind, min(ago, MOST_TURNS)))
         self.files = dict(list(ages.items())[:MOST_FILES])
-        self._numbers = {name: number for number, name in enumerate(self.files)}
         self._cut, self._skipped = -1, 0
         name_length = MOST_NAME if len([*filter(None, self.files)]) <= MANY_FILES else SHORT_NAME
-        self._named = _names(self.files)
-        for name, (kind, ago) in self.files.items():
-            self._target(f"file:{kind}", ago, (kind, name), number=self._numbers[name])
+        for number, (name, (kind, ago)) in enumerate(self.files.items()):
+            self._target(f"file:{kind}", ago, (kind, name), number)
             base = re.split(r"[/\\]", name)[-1].rpartition(".")
             for word in self._encode(base[0] or base[2])[:name_length]:
                 self.tokens.append(Token(word.word, (*word.rows[:3], MARK[f"ago {ago}"])))
@@ -229,14 +228,15 @@ class TokenizedRequest:
 
     def _encode(self, text: str) -> list[Token]:
         """Tokens of a text; a file's name in it is one token."""
-        tokens, at = [], 0
-        for name in self._named.finditer(text):
-            tokens += self._encode_words(text, at, name.start())
-            number, (kind, _) = self._numbers[name[0]], self.files[name[0]]
-            rows = (MARK[f"mention:{kind}"], MARK[f"number {number}"], 0, 0)
-            tokens.append(Token(NO_WORD, rows, 0, name.start(), name.end(), name[0]))
-            at = name.end()
-        return tokens + self._encode_words(text, at, len(text))
+        tokens, at, names = list[Token](), 0, list(self.files)
+        for place, part in enumerate(split_names(text, names)):
+            start, at = at, at + len(part)
+            if place % 2:
+                rows = (MARK[f"mention:{self.files[part][0]}"], MARK[f"number {names.index(part)}"], 0, 0)
+                tokens.append(Token(NO_WORD, rows, 0, start, at, part))
+            else:
+                tokens += self._encode_words(text, start, at)
+        return tokens
 
     def _encode_words(self, text: str, start: int, end: int) -> list[Token]:
         chinese = self.vocabulary.chinese
@@ -526,13 +526,6 @@ class TokenizedRequest:
             else:
                 texts.append(_literal(str(piece.value)))
         return " ".join(texts)
-
-
-def _names(names: Iterable[str]) -> re.Pattern[str]:
-    """Where names of files stand, and not within a word. Longer names come first."""
-    longest = sorted(filter(None, names), key=len, reverse=True)
-    guarded = (rf"(?<![A-Za-z0-9_]){re.escape(name)}(?![A-Za-z0-9_])" for name in longest)
-    return re.compile("|".join(guarded) or "(?!)")
 
 
 def _in_order(tasks: Sequence[Task]) -> list[Task]:
