@@ -85,8 +85,12 @@ def _parameters(model: Any) -> float:
 
 
 def schema_options(model: Any, name: str, schema: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Keyword arguments for the model's `astream` that ask for a reply of this schema; {} if unsupported."""
-    if not schema or not supports_schema(model):
+    """Keyword arguments for the model's `astream` that ask for a reply of this schema; {} if unsupported.
+
+    The model's profile says that; without one, any OpenAI-like server gets a schema, which it may reject.
+    """
+    profile = getattr(model, "profile", None) or {}
+    if not schema or not is_openai_like(model) or not profile.get("structured_output", not profile):
         return {}
     form = {"name": name, "schema": dict(schema), "strict": schema.get("additionalProperties") is False}
     return {SCHEMA: {"type": "json_schema", "json_schema": form}}
@@ -146,15 +150,6 @@ def transport_options(model: Any) -> dict[str, Any]:
 def is_openai_like(model: Any) -> bool:
     """Whether the model is from langchain-openai (checked without importing it)."""
     return any(cls.__module__.startswith("langchain_openai.") for cls in type(model).__mro__)
-
-
-def supports_schema(model: Any) -> bool:
-    """Whether to send a JSON schema: as the profile of a model says; without one, to any OpenAI-like server.
-
-    If a server rejects one, the client retries without.
-    """
-    profile = getattr(model, "profile", None) or {}
-    return is_openai_like(model) and bool(profile.get("structured_output", not profile))
 
 
 NO_MODEL = "none"
