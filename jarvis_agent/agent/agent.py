@@ -36,10 +36,9 @@ from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.sync import AsyncRunnable, run_sync
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.execution.run import Event, Run, run_chunks
-from jarvis_agent.llm.chat_model import NO_MODEL, is_small, resolve_model, with_own_model
+from jarvis_agent.llm.chat_model import NO_MODEL, describe_model, is_small, resolve_model, with_own_model
 from jarvis_agent.llm.client import NO_STREAM, LLMClient
 from jarvis_agent.llm.content import ContentForm, message_content
-from jarvis_agent.llm.errors import describe_model
 from jarvis_agent.llm.usage import Price
 from jarvis_agent.planning.chain import planning_chain
 from jarvis_agent.planning.plan import Plan

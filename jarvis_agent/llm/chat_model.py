@@ -25,6 +25,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
+from urllib.parse import urlsplit, urlunsplit
 
 from langchain_core.runnables import Runnable
 from pydantic import SecretStr
@@ -61,6 +62,29 @@ def model_name(model: Any) -> str:
     model = getattr(model, "bound", model)
     names = (getattr(model, field, None) for field in ("model_name", "model", "model_id", "repo_id"))
     return next((name for name in names if isinstance(name, str) and name), type(model).__name__)
+
+
+def describe_model(model: Any) -> str:
+    """The name of a language model and its address if known, such as "gpt-5-mini at https://…"."""
+    if model is None:
+        return "no language model"
+    name = model_name(model)
+    url = base_url_of(model)
+    return f"{name} at {url}" if url else name
+
+
+def base_url_of(model: Any) -> str | None:
+    """The address of a model's server without user, password and query; None if it has none."""
+    model = getattr(model, "bound", model)
+    if getattr(model, "is_local", False):
+        return None
+    client = getattr(model, "root_async_client", None)
+    url = getattr(client, "base_url", None) or getattr(model, "base_url", None)
+    if not url:
+        return None
+    parts = urlsplit(str(url))
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=host, query="", fragment="")).rstrip("/")
 
 
 def is_small(model: Any) -> bool:

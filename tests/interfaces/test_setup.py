@@ -18,8 +18,7 @@ from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.interfaces.cli.doctor import check_model
 from jarvis_agent.interfaces.cli.setup import MODELS, LocalModel, Machine, set_up
-from jarvis_agent.llm.chat_model import config_file, installed_model, resolve_model
-from jarvis_agent.llm.errors import describe_model
+from jarvis_agent.llm.chat_model import config_file, describe_model, installed_model, resolve_model
 from jarvis_agent.llm.llama_cpp import ChatGGUF
 from jarvis_agent.testing import HubDouble, ScriptedLLM
 

@@ -12,8 +12,7 @@ from pydantic import Field, SecretStr
 from jarvis_agent import JarvisAgent, planning_chain
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.llm.chat_model import PROVIDERS, resolve_model, schema_options
-from jarvis_agent.llm.errors import describe_model
+from jarvis_agent.llm.chat_model import PROVIDERS, describe_model, resolve_model, schema_options
 from jarvis_agent.testing import ScriptedLLM
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": False}

@@ -35,9 +35,15 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate
 from jarvis_agent.interfaces.cli.setup import this_machine
 from jarvis_agent.llm import llama_cpp
-from jarvis_agent.llm.chat_model import gguf_path, is_small, length_options, resolve_model, schema_options
+from jarvis_agent.llm.chat_model import (
+    describe_model,
+    gguf_path,
+    is_small,
+    length_options,
+    resolve_model,
+    schema_options,
+)
 from jarvis_agent.llm.client import LLMClient
-from jarvis_agent.llm.errors import describe_model
 from jarvis_agent.llm.llama_cpp import ChatGGUF, LlamaCpp
 from jarvis_agent.selection import model_registry
 from jarvis_agent.selection.model_registry import ModelRegistry

@@ -21,8 +21,8 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.text import clean
 from jarvis_agent.core.types import Frozen
-from jarvis_agent.llm.chat_model import NO_MODEL, resolve_model
-from jarvis_agent.llm.errors import base_url_of, describe_model, explain
+from jarvis_agent.llm.chat_model import NO_MODEL, base_url_of, describe_model, resolve_model
+from jarvis_agent.llm.client import explain
 from jarvis_agent.planning.offline.network import PLANNER
 from jarvis_agent.selection.model_registry import ModelRegistry
 

@@ -78,8 +78,7 @@ def _plan_all(model: str | None, requests: Mapping[str, dict[str, Any]]) -> tupl
     from jarvis_agent.core.settings import read_settings
     from jarvis_agent.evaluation.predict import predict
     from jarvis_agent.interfaces.common.progress import make_console
-    from jarvis_agent.llm.chat_model import resolve_model
-    from jarvis_agent.llm.errors import describe_model
+    from jarvis_agent.llm.chat_model import describe_model, resolve_model
     from jarvis_agent.planning.chain import planning_chain
     from jarvis_agent.planning.offline import OfflinePlanner
 

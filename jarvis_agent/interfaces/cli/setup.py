@@ -17,8 +17,14 @@ from pathlib import Path
 from jarvis_agent.core.errors import ConfigError, JarvisError, MissingExtraError, describe_error
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Frozen
-from jarvis_agent.llm.chat_model import GGUF, HUB_FILE, local_model, resolve_model, store_installed_model
-from jarvis_agent.llm.errors import describe_model
+from jarvis_agent.llm.chat_model import (
+    GGUF,
+    HUB_FILE,
+    describe_model,
+    local_model,
+    resolve_model,
+    store_installed_model,
+)
 from jarvis_agent.llm.tokens import LOCAL_WINDOW
 
 Say = Callable[[str], object]

@@ -13,8 +13,7 @@ from jarvis_agent.backends.chat_model import (
 )
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
-from jarvis_agent.llm.chat_model import is_small, model_name
-from jarvis_agent.llm.errors import base_url_of
+from jarvis_agent.llm.chat_model import base_url_of, is_small, model_name
 from jarvis_agent.selection.ranking import GENERALIST, OWN_MODEL
 from jarvis_agent.selection.sources.registered import is_loopback
 
