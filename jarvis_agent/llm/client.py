@@ -130,7 +130,7 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
             except LLMError as error:
                 is_length = bool(re.search("max_(?:completion_)?tokens|context length", str(error).lower()))
                 option = MAX_TOKENS if is_length else SCHEMA
-                is_rejected = is_length or isinstance(error, RejectedRequestError)
+                is_rejected = is_length or error.note.template == _REJECTED
                 if begun or option not in extras or not is_rejected:
                     raise
                 log.info("retrying without %s: %s", option, error)
@@ -330,8 +330,8 @@ class RepetitionFilter:
 _KEY_LIKE = re.compile(r"\b(?:sk|hf|gsk|xai|pk|rk)[-_][\w*.-]{4,}")
 
 
-class RejectedRequestError(LLMError):
-    """The server rejects the request as it is (400 or 422). One without options may be accepted."""
+_REJECTED = "{llm} does not take this request"
+"""What it says of 400 and 422. A request without options may be accepted."""
 
 
 class Advice(NamedTuple):
@@ -359,8 +359,7 @@ ADVICE = (
            ("ModelRateLimitError", 429)),
     Advice("{llm} was silent for too long ({seconds:g} s)", "try again, or raise JARVIS_LLM_TIMEOUT",
            ("ModelTimeoutError", "APITimeoutError", "TimeoutError", "TimeoutException", 408, 504)),
-    Advice("{llm} does not take this request", "use another model",
-           ("ModelInvalidRequestError", 400, 422)),
+    Advice(_REJECTED, "use another model", ("ModelInvalidRequestError", 400, 422)),
     Advice("{llm} refused", "ask in another way, or use another model",
            ("ContentFilterFinishReasonError",)),
     Advice("{llm} sent a reply that cannot be read",
@@ -387,8 +386,7 @@ def explain(error: BaseException, model: Any, settings: Settings) -> LLMError:
         if isinstance(field, SecretStr):
             register_secret(field.get_secret_value())
     detail = _KEY_LIKE.sub("(key)", redact(" ".join(str(error).split())))[:300]
-    kind = RejectedRequestError if 400 in advice.when else LLMError
-    return kind(advice.what, detail=detail.rstrip("."), advice=advice.do.format_map(words), **words)
+    return LLMError(advice.what, detail=detail.rstrip("."), advice=advice.do.format_map(words), **words)
 
 
 def _key_name(model: Any, settings: Settings) -> str:

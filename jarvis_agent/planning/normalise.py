@@ -16,7 +16,6 @@ from itertools import islice
 from typing import Any
 
 from jarvis_agent.core.errors import PlanError
-from jarvis_agent.core.forks import cached_property
 from jarvis_agent.core.notes import Note
 from jarvis_agent.core.references import is_nameless, normalise_references, refs_in
 from jarvis_agent.core.tasks.registry import canonical, find_task
@@ -66,13 +65,9 @@ class TaskNames:
     """Finds available task types by name, alias or misspelt name."""
 
     def __init__(self, specs: Mapping[str, TaskSpec]) -> None:
+        aliases = {canonical(alias): spec for spec in specs.values() for alias in spec.aliases}
         self._specs = specs
-
-    @cached_property
-    def _spellings(self) -> dict[str, TaskSpec]:
-        """Task types by canonical name and alias; names take precedence."""
-        aliases = {canonical(alias): spec for spec in self._specs.values() for alias in spec.aliases}
-        return aliases | {canonical(name): spec for name, spec in self._specs.items()}
+        self._spellings = aliases | {canonical(name): spec for name, spec in specs.items()}
 
     def find(self, name: str) -> TaskSpec | None:
         """The task type with this name, alias or similar name; None if there is none."""
@@ -161,9 +156,7 @@ def _spec(raw: Mapping[str, Any], names: TaskNames, notes: list[str]) -> TaskSpe
         raise PlanError('"{name}" cannot be run: {reason}', name=canonical(name), reason=reason)
     if spec is None:
         near = ", ".join(similar.name for similar in names.resembling(name))
-        unknown = '"{name}" is not an available task'
-        if near:
-            unknown = '"{name}" is not an available task; similar ones are {names}'
+        unknown = '"{name}" is not an available task' + ("; similar ones are {names}" if near else "")
         helps = WHAT_IT_NEEDS if find_task(name) else ()
         raise PlanError(unknown, name=brief_text(name, 80), names=near, advice=helps)
     if name != spec.name and canonical(name) not in map(canonical, (spec.name, *spec.aliases)):

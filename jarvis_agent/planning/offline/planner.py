@@ -85,7 +85,7 @@ class OfflinePlanner(RunnableLambda[str | dict[str, Any], Plan]):
             tools: what a plan may use: names, TaskSpecs or LangChain tools. None: all task types of the Hub.
             settings: where the weights of MiniLM are; a dict of some, or None: from the environment.
         """
-        super().__init__(self._plan, self._aplan, name="plan")
+        super().__init__(self._plan, partial(run_cpu_bound, self._plan), name="plan")
         self._specs, self._settings = task_specs(tools), read_settings(settings)
 
     __hash__ = object.__hash__  # type: ignore[assignment]
@@ -98,9 +98,6 @@ class OfflinePlanner(RunnableLambda[str | dict[str, Any], Plan]):
         error = describe_error(error) if isinstance(error, BaseException) else error
         note = Note("the language model could not plan: {error}", error=error)
         return planned.model_copy(update={"notes": [note, *planned.notes]})
-
-    async def _aplan(self, value: str | dict[str, Any]) -> Plan:
-        return await run_cpu_bound(self._plan, value)
 
 
 def plan_request(

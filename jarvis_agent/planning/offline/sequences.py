@@ -136,13 +136,8 @@ class Token:
     key: str = ""
 
 
-@dataclass(frozen=True)
-class Piece:
-    """A part of a value: a result, a file, an earlier answer, a word or number, or copied tokens."""
-
-    kind: str
-    value: Any
-    last: int = -1
+Piece = int | tuple[int, int] | str
+"""A part of a value: a result, by its task; the first and last copied token; or a file, an answer, a word."""
 
 
 @dataclass
@@ -359,13 +354,12 @@ class TokenizedRequest:
     def read(self, actions: Sequence[int]) -> Written:
         """What actions say; they need not be complete, but each must have been allowed."""
         written = Written()
-        steps, pieces = written.steps, list[Piece]()
+        steps, pieces, first = written.steps, list[Piece](), 0
         for action in actions:
             symbol = self.vocabulary.symbols[action] if action < self._size else ""
             place = action - self._size
             if written.open == "span":
-                pieces.append(Piece("span", pieces.pop().value, place))
-                written.open = ""
+                pieces[-1], written.open = (first, place), ""
             elif action == LEFT:
                 pieces, written.in_left, written.open = written.left, True, "value"
             elif symbol in self.vocabulary.tasks:
@@ -379,16 +373,15 @@ class TokenizedRequest:
                 pieces, written.open = [], "value"
                 list(steps[-1].args.values())[-1].append(pieces)
             elif place in self.targets and not written.in_left:
-                kind, target = self.targets[place]
-                pieces.append(Piece("answer" if kind == "answer" else "file", target))
+                pieces.append(self.targets[place][1])
                 written.open = ""
             elif action >= self._size:
-                pieces.append(Piece("span", place))
+                first = place
+                pieces.append((first, place))
                 written.open = "span"
             elif action not in (START, END):
                 is_result = symbol.startswith("#")
-                maker = len(steps) - 2 - int(symbol[1:]) if is_result else 0
-                pieces.append(Piece("result", maker) if is_result else Piece("word", symbol))
+                pieces.append(len(steps) - 2 - int(symbol[1:]) if is_result else symbol)
                 written.open = ""
         return written
 
@@ -443,7 +436,7 @@ class TokenizedRequest:
         if arg and arg.many:
             yield SLASH
         pieces = step.args[given[-1]][-1] if given else []
-        if arg and arg.kind == "text" and len(pieces) < 6 and pieces[-1].kind in ("span", "result"):
+        if arg and arg.kind == "text" and len(pieces) < 6 and not isinstance(pieces[-1], str):
             yield from self._results(arg, before)
             yield from self._words()
 
@@ -508,23 +501,23 @@ class TokenizedRequest:
                     if len(numbers) == (4 if name == "box" else 1):
                         args[name] = numbers if name == "box" else numbers[0]
             pieces = [piece for values in step.args.values() for value in values for piece in value]
-            deps = sorted({piece.value for piece in pieces if piece.kind == "result"})
+            deps = sorted({piece for piece in pieces if isinstance(piece, int)})
             tasks.append(Task(task=step.task, id=number, dep=deps or [-1], args=args))
         return tasks, written.preference, [self._text_of([piece]) for piece in written.left]
 
     def _text_of(self, pieces: Sequence[Piece]) -> str:
         texts = []
         for piece in pieces:
-            if piece.kind == "result":
-                texts.append(ref(piece.value))
-            elif piece.kind == "span":
-                first, last = self.tokens[piece.value], self.tokens[piece.last]
+            if isinstance(piece, int):
+                texts.append(ref(piece))
+            elif isinstance(piece, tuple):
+                first, last = (self.tokens[place] for place in piece)
                 text = self.texts[first.run][: last.end]
                 has_minus = first.start and _MINUS.match(text, first.start - 1)  # a token of its own
                 start = first.start - bool(has_minus)
                 texts.append(_literal(text[start:].strip()))
             else:
-                texts.append(_literal(str(piece.value)))
+                texts.append(_literal(piece))
         return " ".join(texts)
 
 
