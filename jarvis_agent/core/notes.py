@@ -23,6 +23,8 @@ from pydantic import (
     WrapValidator,
 )
 
+from jarvis_agent.core.text import map_texts
+
 HELPS = "{reason}. What helps: {advice}"
 """What joins a note and its advice."""
 
@@ -98,13 +100,10 @@ def as_public(model: ModelT) -> ModelT:
 def _without_advice(note: Note, *, detail: bool) -> Note:
     """A note without its advice; `detail`: with the words of libraries."""
 
-    def part(value: Any) -> Any:
-        if isinstance(value, list):
-            return [*map(part, value)]
-        return _without_advice(value, detail=detail) if isinstance(value, Note) else value
+    def part(text: str) -> str:
+        return _without_advice(text, detail=detail) if isinstance(text, Note) else text
 
-    values = {name: part(value) for name, value in note.values.items()}
-    return Note(note.template, detail=note.detail if detail else "", **values)
+    return Note(note.template, detail=note.detail if detail else "", **map_texts(note.values, part))
 
 
 def _value(value: Any) -> Any:

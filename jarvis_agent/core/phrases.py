@@ -11,38 +11,24 @@ from jarvis_agent.core.notes import Note
 from jarvis_agent.core.text import detect_script
 
 _SENTENCES = {
-    "The answer is: {text}": (
-        "audio-text-to-text",
-        "document-question-answering",
-        "question-answering",
-        "table-question-answering",
-        "visual-question-answering",
-    ),
-    "{inside} I found {text}.": (
-        "image-segmentation",
-        "keypoint-detection",
-        "mask-generation",
-        "token-classification",
-        "voice-activity-detection",
-    ),
-    "The result{made_from} is {text}.": ("extract-frames", "feature-extraction", "image-feature-extraction"),
-    "The prediction{of}: {text}": ("tabular-classification", "tabular-regression"),
-    "The ranking{of}, best first: {text}": (
-        "sentence-similarity",
-        "text-ranking",
-        "visual-document-retrieval",
-        "zero-shot-classification",
-    ),
-    "What is said{inside}: {text}": ("automatic-speech-recognition",),
-    "What can be seen{inside}: {text}": ("image-to-text",),
-    "What fits the question best{inside}: {text}": ("lines",),
-    "The facts{of}: {text}": ("media-info",),
-    "The text{inside} reads: {text}": ("reading",),
-    "The summary{of}: {text}": ("summarization",),
-    "The forecast{of}: {text}": ("time-series-forecasting",),
-    "The translation{of}: {text}": ("translation",),
+    "The answer is: {text}": "audio-text-to-text document-question-answering question-answering "
+    "table-question-answering visual-question-answering",
+    "{inside} I found {text}.": "image-segmentation keypoint-detection mask-generation token-classification "
+    "voice-activity-detection",
+    "The result{made_from} is {text}.": "extract-frames feature-extraction image-feature-extraction",
+    "The prediction{of}: {text}": "tabular-classification tabular-regression",
+    "The ranking{of}, best first: {text}": "sentence-similarity text-ranking visual-document-retrieval "
+    "zero-shot-classification",
+    "What is said{inside}: {text}": "automatic-speech-recognition",
+    "What can be seen{inside}: {text}": "image-to-text",
+    "What fits the question best{inside}: {text}": "lines",
+    "The facts{of}: {text}": "media-info",
+    "The text{inside} reads: {text}": "reading",
+    "The summary{of}: {text}": "summarization",
+    "The forecast{of}: {text}": "time-series-forecasting",
+    "The translation{of}: {text}": "translation",
 }
-_STATEMENTS = {task: sentence for sentence, tasks in _SENTENCES.items() for task in tasks}
+_STATEMENTS = {task: sentence for sentence, tasks in _SENTENCES.items() for task in tasks.split()}
 """Sentences on texts by their task."""
 
 _NOUNS = {

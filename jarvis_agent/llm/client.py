@@ -38,18 +38,8 @@ from jarvis_agent.core.errors import ConfigError, LLMError, describe_error, reda
 from jarvis_agent.core.redaction import redact, register_secret
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.sync import AsyncRunnable
-from jarvis_agent.llm.chat_model import (
-    MAX_TOKENS,
-    SCHEMA,
-    base_url_of,
-    describe_model,
-    length_options,
-    model_name,
-    resolve_model,
-    schema_options,
-    served_window,
-    transport_options,
-)
+from jarvis_agent.llm import chat_model
+from jarvis_agent.llm.chat_model import base_url_of, describe_model, model_name
 from jarvis_agent.llm.replies import ThinkingFilter, read_json
 from jarvis_agent.llm.tokens import DEFAULT_WINDOW
 from jarvis_agent.llm.usage import STAGE_KEY, UsageMeter
@@ -93,7 +83,7 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
         if self._window is None:
             profile = getattr(getattr(self.model, "bound", self.model), "profile", None) or {}
             window = self.settings.context_window or profile.get("max_input_tokens")
-            self._window = window or await served_window(self.model) or DEFAULT_WINDOW
+            self._window = window or await chat_model.served_window(self.model) or DEFAULT_WINDOW
         return self._window
 
     def for_stage(
@@ -115,8 +105,8 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
         config = ensure_config(config)
         stage = str((config.get("metadata") or {}).get(STAGE_KEY) or "reply")
         schema = kwargs.pop("schema", None)
-        options = length_options(self.model, await self.window())
-        options |= schema_options(self.model, stage, schema)
+        options = chat_model.length_options(self.model, await self.window())
+        options |= chat_model.schema_options(self.model, stage, schema)
         extras = {name: value for name, value in options.items() if name not in self._rejected}
         begun = False
         while True:
@@ -129,7 +119,7 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
                 return
             except LLMError as error:
                 is_length = bool(re.search("max_(?:completion_)?tokens|context length", str(error).lower()))
-                option = MAX_TOKENS if is_length else SCHEMA
+                option = chat_model.MAX_TOKENS if is_length else chat_model.SCHEMA
                 is_rejected = is_length or error.note.template == _REJECTED
                 if begun or option not in extras or not is_rejected:
                     raise
@@ -176,7 +166,7 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
         self, messages: LanguageModelInput, config: RunnableConfig, kwargs: Mapping[str, Any]
     ) -> AsyncGenerator[AIMessage, None]:
         limit = self.settings.llm_timeout
-        kwargs = {**transport_options(self.model), **kwargs}
+        kwargs = {**chat_model.transport_options(self.model), **kwargs}
         cache = getattr(getattr(self.model, "bound", self.model), "cache", None)
         with self._reserved(messages, config) as config:
             if cache or (cache is None and get_llm_cache() is not None):
@@ -217,7 +207,7 @@ def open_client(llm: LanguageModel, settings: Settings | Mapping[str, Any] | Non
     if isinstance(llm, LLMClient):
         return llm
     settings = read_settings(settings)
-    model = resolve_model(llm, settings)
+    model = chat_model.resolve_model(llm, settings)
     if model is None:
         raise ConfigError(
             'this chain needs a language model: pass a chat model or a name such as "openai:gpt-5-mini"'

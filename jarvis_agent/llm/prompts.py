@@ -93,18 +93,14 @@ def load_prompts(source: PromptSource | None = None, stage: str = "plan") -> Pro
 def make_template(stage: str, text: str) -> ChatPromptTemplate:
     """The template of a prompt file's text (see the module)."""
     system, *human = re.split(r"^---[ \t]*\n", text, maxsplit=1, flags=re.MULTILINE)
-    request, kwargs = "".join(human) or "{{{input}}}", {STAGE_KEY: stage}
-    messages: list[Any] = [
-        SystemMessagePromptTemplate(prompt=_mustache(system), additional_kwargs=kwargs),
-        HumanMessagePromptTemplate(prompt=_mustache(request), additional_kwargs=kwargs),
-    ]
+    parts = {SystemMessagePromptTemplate: system, HumanMessagePromptTemplate: "".join(human) or "{{{input}}}"}
+    messages: list[Any] = []
+    for role, part in parts.items():
+        prompt = PromptTemplate.from_template(part.strip(), template_format="mustache")
+        messages.append(role(prompt=prompt, additional_kwargs={STAGE_KEY: stage}))
     if stage == "plan":
         messages.insert(1, MessagesPlaceholder("examples", optional=True))
     return ChatPromptTemplate(messages)
-
-
-def _mustache(text: str) -> PromptTemplate:
-    return PromptTemplate.from_template(text.strip(), template_format="mustache")
 
 
 def uses(template: BasePromptTemplate[Any], *variables: str) -> bool:

@@ -127,13 +127,12 @@ class _Binding:
         items = value if isinstance(value, list) else [value]
         are_texts = all(isinstance(item, str) for item in items)
         are_refs = are_texts and all(map(listed_refs, items))
-        if arg.kind == "any":
-            is_one_value = not are_refs
-        elif arg.kind == "data":
-            is_one_value = not (arg.many or are_refs or isinstance(value, str))
-        else:
-            is_one_value = arg.kind == "table" and not (arg.many or are_texts)
-        if is_one_value:
+        is_one_value = {
+            "any": not are_refs,
+            "data": not (arg.many or are_refs or isinstance(value, str)),
+            "table": not (arg.many or are_texts),
+        }
+        if is_one_value.get(arg.kind):
             is_wrapped = arg.kind == "data" and len(items) == 1
             return [self._substitute(items[0] if is_wrapped else value, arg.kind)]
         if not arg.many:

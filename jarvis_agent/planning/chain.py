@@ -38,15 +38,8 @@ from jarvis_agent.core.types import Task, TaskResult
 from jarvis_agent.llm.chat_model import needs_examples
 from jarvis_agent.llm.client import LanguageModel, LLMClient, open_client
 from jarvis_agent.llm.prompts import Prompts, PromptSource, load_prompts
+from jarvis_agent.planning import messages
 from jarvis_agent.planning.inputs import FileNames, PlanInput, PlanRequest, Tools, task_specs
-from jarvis_agent.planning.messages import (
-    Example,
-    Examples,
-    open_examples,
-    plan_schema,
-    plan_variables,
-    repair_variables,
-)
 from jarvis_agent.planning.normalise import WHAT_IT_NEEDS
 from jarvis_agent.planning.parser import StreamingPlanParser
 from jarvis_agent.planning.plan import Plan
@@ -173,7 +166,7 @@ def planning_chain(
     templates = load_prompts(prompts or settings.prompts)
     if examples is None:
         examples = templates.examples or ("default" if needs_examples(client.model) else ())
-    return PlanningChain(client, templates, task_specs(tools), open_examples(examples), settings)
+    return PlanningChain(client, templates, task_specs(tools), messages.open_examples(examples), settings)
 
 
 @dataclass(eq=False, repr=False)
@@ -185,7 +178,7 @@ class PlanningChain(AsyncRunnable[str | PlanInput, Plan]):
     client: LLMClient
     prompts: Prompts
     specs: Mapping[str, TaskSpec]
-    examples: Examples
+    examples: messages.Examples
     settings: Settings
 
     async def astream(
@@ -223,14 +216,15 @@ class PlanningChain(AsyncRunnable[str | PlanInput, Plan]):
     def _compose(self, request: PlanRequest, window: int) -> tuple[Runnable[Any, Plan], dict[str, Any]]:
         """The chain for one request, and the variables of its prompt."""
         prompts = self.prompts
-        schema = plan_schema(request.specs)
+        schema = messages.plan_schema(request.specs)
         examples = self.examples
         if isinstance(examples, BaseExampleSelector):
-            examples = tuple(map(Example.of, examples.select_examples({"input": request.text})))
-        values = plan_variables(prompts.plan, request, examples, window=window)
+            examples = tuple(map(messages.Example.of, examples.select_examples({"input": request.text})))
+        values = messages.plan_variables(prompts.plan, request, examples, window=window)
 
         def defects(broken: Mapping[str, Any]) -> dict[str, Any]:
-            return repair_variables(prompts.repair, request, broken["tasks"], broken["errors"], window)
+            tasks, errors = broken["tasks"], broken["errors"]
+            return messages.repair_variables(prompts.repair, request, tasks, errors, window)
 
         repair = RunnableLambda(defects) | prompts.repair | self.client.for_stage("repair", schema=schema)
         files = FileNames.of(request, self.settings)

@@ -28,19 +28,12 @@ from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.text import brief_text, detect_script, map_texts
 from jarvis_agent.core.types import Resource, Task
 from jarvis_agent.media.access import PATTERN
+from jarvis_agent.planning import plan as plans
 from jarvis_agent.planning.inputs import PlanRequest, Tools, name_of, task_specs
 from jarvis_agent.planning.offline.network import NetworkPlan, PointerNetwork, open_network
 from jarvis_agent.planning.offline.sequences import lacks_file
 from jarvis_agent.planning.offline.tools import REFERS_BACK, plan_tools, recognise, steps_of_tools, values_of
-from jarvis_agent.planning.plan import (
-    NO_FILE,
-    NO_MODEL,
-    NO_TASK_TYPE,
-    NO_TOOL,
-    NOT_UNDERSTOOD,
-    NOTHING_ASKED,
-    Plan,
-)
+from jarvis_agent.planning.plan import Plan
 
 SURE, UNKNOWN = 0.83, 0.15
 """Probabilities, set on voices that were not learned from. A plan below the first is noted as a guess; a task
@@ -128,9 +121,9 @@ def plan_request(
             draft = wanted if wanted.probability > draft.probability else draft
     tasks, notes = _possible(draft, performers, step, has_tools)
     if draft.left_out and not draft.tasks and _lacks_picture(shortened, network):
-        notes.append(Note(NO_FILE, step=step))
+        notes.append(Note(plans.NO_FILE, step=step))
     else:
-        notes += [Note(NO_TASK_TYPE, step=f"“{text}”") for text in draft.left_out]
+        notes += [Note(plans.NO_TASK_TYPE, step=f"“{text}”") for text in draft.left_out]
     tasks = repeat_tasks(tasks, rows)
     restore = partial(_restored, pasted)
     tasks = [task.model_copy(update={"args": map_texts(task.args, restore)}) for task in tasks]
@@ -138,7 +131,8 @@ def plan_request(
     tasks, missing = plan_tools(steps, request.files, tasks, specs)
     notes += missing
     if not tasks and not notes:
-        notes.append(Note(NOTHING_ASKED if draft.probability >= SURE else NOT_UNDERSTOOD, step=step))
+        reason = plans.NOTHING_ASKED if draft.probability >= SURE else plans.NOT_UNDERSTOOD
+        notes.append(Note(reason, step=step))
     notes += _unused(request, tasks, draft.unread)
     # The network did not read the steps of tools, whose results a later step may mean.
     probability = 0.0 if steps and draft.tasks and REFERS_BACK.search(request.text) else draft.probability
@@ -265,20 +259,20 @@ def _possible(
             unknown.add(task.id)
         elif lacks_file(task) or lacking & {*task.deps}:
             lacking.add(task.id)
-            notes.append(Note(NO_FILE, step=step))
+            notes.append(Note(plans.NO_FILE, step=step))
         elif lost:
             left_out = "{task} is left out: it depends on {other}, which is left out"
             notes.append(Note(left_out, task=task.task, other=lost[0]))
         elif spec is None or args is None:
-            why = "`jarvis models {task}` has the reasons"
-            helps = () if has_tools else Note(why, task=task.task)
-            notes.append(Note(NO_TOOL if has_tools else NO_MODEL, step=step, task=task.task, advice=helps))
+            reason = plans.NO_TOOL if has_tools else plans.NO_MODEL
+            helps = () if has_tools else Note("`jarvis models {task}` has the reasons", task=task.task)
+            notes.append(Note(reason, step=step, task=task.task, advice=helps))
         else:
             args = substitute(args, lambda number: ref(places[number]))
             places[task.id] = len(tasks)
             tasks.append(Task(task=spec.name, id=len(tasks), dep=refs_in(args) or [-1], args=args))
     if unknown:
-        notes.append(Note("{step} is only understood in part" if tasks else NOT_UNDERSTOOD, step=step))
+        notes.append(Note("{step} is only understood in part" if tasks else plans.NOT_UNDERSTOOD, step=step))
     return tasks, list(dict.fromkeys(notes))
 
 

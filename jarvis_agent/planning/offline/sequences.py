@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from jarvis_agent.backends.languages import LANGUAGES, find_language
 from jarvis_agent.core.file_mentions import split_names
 from jarvis_agent.core.forks import cached_property
-from jarvis_agent.core.references import ref, refs_in
+from jarvis_agent.core.references import ref, refs_in, split_refs
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec, split_kind
 from jarvis_agent.core.types import PREFERENCES, Preference, Task
@@ -82,7 +82,6 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _HAN = re.compile("[\u3400-\u9fff]")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _MINUS = re.compile(r"(?<!\S)-(?=\d)")
-_RESULT = re.compile(r"<resource>-(\d+)")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 
 
@@ -298,9 +297,9 @@ class TokenizedRequest:
         if arg.kind in MEDIA and not refs_in(text):
             return None
         actions: list[int] = []
-        for number, part in enumerate(_RESULT.split(text)):
-            if number % 2:
-                actions.append(self._code[f"#{len(places) - 2 - places[int(part)]}"])
+        for part in split_refs(text):
+            if isinstance(part, tuple):
+                actions.append(self._code[f"#{len(places) - 2 - places[part[0]]}"])
             elif part.strip():
                 spans = self._spans(part.strip())
                 if spans is None:
