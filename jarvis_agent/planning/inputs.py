@@ -198,13 +198,8 @@ class FileNames:
     def with_files(self, files: Iterable[Resource]) -> FileNames:
         """These names, and the paths of files that a run has made. A plan may name no other file."""
         paths = {str(file.path): file.kind for file in files}
-        return replace(
-            self,
-            kinds={**self.kinds, **paths},
-            others=self.others | set(map(_bare, paths)),
-            is_closed=True,
-            is_final=True,
-        )
+        kinds, others = {**self.kinds, **paths}, self.others | set(map(_bare, paths))
+        return replace(self, kinds=kinds, others=others, is_closed=True, is_final=True)
 
     def find(self, name: str, kind: str) -> str:
         """The name of the available file that is meant; `name` itself if it is known, or may be.

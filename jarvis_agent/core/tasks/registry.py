@@ -18,6 +18,7 @@ TASKS: dict[str, TaskSpec] = {}
 _OWNERS: dict[str, str] = {}
 """Names of task types by the canonical spellings of their names and aliases."""
 _NAME = re.compile("[a-z0-9_-]{1,64}")
+_INPUTS = tuple(name for kinds in get_args(ArgKind) for name in get_args(kinds))
 
 
 @lru_cache(maxsize=1024)
@@ -36,11 +37,7 @@ def register_task(spec: TaskSpec) -> TaskSpec:
         raise ValueError(f"the name of a task has up to 64 letters (a-z), digits, - and _, not {spec.name!r}")
     for what, names, known in (
         ("category", [spec.category], get_args(Category)),
-        (
-            "kind of input",
-            [arg.kind for arg in spec.inputs],
-            tuple(name for each in get_args(ArgKind) for name in get_args(each)),
-        ),
+        ("kind of input", [arg.kind for arg in spec.inputs], _INPUTS),
         ("kind of output", spec.outputs, get_args(Modality)),
     ):
         if strange := [name for name in names if name not in known]:

@@ -312,11 +312,9 @@ def _with_files_of_folders(text: str, files: Sequence[Resource]) -> str:
 
     def listed(place: re.Match[str]) -> str:
         folder, pattern = place["folder"], (place["pattern"] or "*").lower().replace("**/", "*")
-        inside = [name for name in names if name.startswith(folder)]
-        return (
-            ", ".join(name for name in inside if fnmatchcase(name[len(folder) :].lower(), pattern))
-            or place[0]
-        )
+        inside = (name for name in names if name.startswith(folder))
+        fitting = (name for name in inside if fnmatchcase(name[len(folder) :].lower(), pattern))
+        return ", ".join(fitting) or place[0]
 
     return re.sub(f"(?P<folder>{'|'.join(places)})(?P<pattern>{PATTERN.pattern})?", listed, text)
 
