@@ -151,7 +151,7 @@ def tasks_page() -> str:
 def _setting_rows(settings: type[EnvironmentSettings]) -> Iterator[str]:
     for name, field in settings.model_fields.items():
         variables = ", ".join(f"`{variable}`" for variable in _variables(name, field))
-        yield f"| {variables} | {_value(field.default)} | {field.description} |"
+        yield f"| {variables} | {_value(field.default)} | {' '.join(str(field.description).split())} |"
 
 
 def _variables(name: str, field: FieldInfo) -> list[str]:

@@ -47,6 +47,7 @@ def _listed(value: Any, separator: str = ",") -> Any:
 
 
 Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed)]
+Paths = Annotated[tuple[Path, ...], NoDecode, BeforeValidator(partial(_listed, separator=os.pathsep))]
 
 
 def _paired(value: Any) -> Any:
@@ -61,7 +62,11 @@ class EnvironmentSettings(BaseSettings):
     """Settings that are read from JARVIS_ variables unless they are given."""
 
     model_config = SettingsConfigDict(
-        env_prefix="JARVIS_", frozen=True, extra="forbid", populate_by_name=True
+        env_prefix="JARVIS_",
+        frozen=True,
+        extra="forbid",
+        populate_by_name=True,
+        use_attribute_docstrings=True,
     )
 
     if not TYPE_CHECKING:  # Type checkers take the parameters from the fields.
@@ -160,81 +165,72 @@ class Settings(EnvironmentSettings):
     """
 
     # The language model.
-    model: str | None = Field(None, description="init_chat_model string, gguf:FILE, or a name for base_url")
-    base_url: str | None = Field(None, description="an OpenAI-compatible server")
-    api_key: Key | None = Field(None, description="key for base_url, if it requires one")
-    llm_timeout: float = Field(60.0, gt=0, description="longest wait for the LLM's next token")
+    model: str | None = None
+    """String of `init_chat_model`, gguf:FILE, or a name for base_url."""
+    base_url: str | None = None
+    """An OpenAI-compatible server."""
+    api_key: Key | None = None
+    """Key for base_url, if it requires one."""
+    llm_timeout: float = Field(60.0, gt=0)
+    """Longest wait for the LLM's next token."""
 
     # Prompts and planning.
-    prompts: Literal["default", "paper"] | Path | None = Field(
-        None, description="prompt set, or a directory of one; None: default"
-    )
-    context_window: int | None = Field(
-        None,
-        ge=1024,
-        description="tokens that the LLM reads; None: by its profile or server, else 32768 (GGUF file: 8192)",
-    )
+    prompts: Literal["default", "paper"] | Path | None = None
+    """Prompt set, or a directory of one; None: default."""
+    context_window: int | None = Field(None, ge=1024)
+    """Tokens that the LLM reads; None: by its profile or server, else 32768 (GGUF file: 8192)."""
 
     # Selection.
-    selection: Literal["llm", "rank"] = Field(
-        "llm", description='who picks models: "llm", unless it is small, or "rank", the ranking'
-    )
-    policy: Policy = Field(
-        "local-first", description="where models run: local-first, hosted-first, local-only or hosted-only"
-    )
-    models_file: Path | None = Field(None, description="YAML file of your own models, beside all others")
-    spaces: Literal["registered", "search"] = Field(
-        "registered",
-        description='Gradio Spaces that may be called: yours; "search": also public ones that the Hub finds',
-    )
-    licenses: Words = Field((), description="allowed licences, as the Hub spells them; empty: all")
-    offline: bool = Field(
-        False,
-        validation_alias=AliasChoices("JARVIS_OFFLINE", "HF_HUB_OFFLINE"),
-        description="never ask the Hub",
-    )
-    hf_token: Key | None = Field(
-        None,
-        validation_alias=AliasChoices("JARVIS_HF_TOKEN", "HF_TOKEN"),
-        description="token of the Hugging Face Hub",
-    )
-    max_download: int = Field(2_000_000_000, ge=0, description="largest model to download; 0: none")
-    allow_pickle: bool = Field(False, description="load weights that are not safetensors from the Hub")
-    trust_remote_code: bool = Field(False, description="run code that comes with models of the Hub")
+    selection: Literal["llm", "rank"] = "llm"
+    """Who picks models: "llm", unless it is small, or "rank", the ranking."""
+    policy: Policy = "local-first"
+    """Where models run: local-first, hosted-first, local-only or hosted-only."""
+    models_file: Path | None = None
+    """YAML file of your own models, beside all others."""
+    spaces: Literal["registered", "search"] = "registered"
+    """Gradio Spaces that may be called: yours; "search": also public ones that the Hub finds."""
+    licenses: Words = ()
+    """Allowed licences, as the Hub spells them; empty: all."""
+    offline: bool = Field(False, validation_alias=AliasChoices("JARVIS_OFFLINE", "HF_HUB_OFFLINE"))
+    """Never ask the Hub."""
+    hf_token: Key | None = Field(None, validation_alias=AliasChoices("JARVIS_HF_TOKEN", "HF_TOKEN"))
+    """Token of the Hugging Face Hub."""
+    max_download: int = Field(2_000_000_000, ge=0)
+    """Largest model to download; 0: none."""
+    allow_pickle: bool = False
+    """Load weights that are not safetensors from the Hub."""
+    trust_remote_code: bool = False
+    """Run code that comes with models of the Hub."""
 
     # Execution.
-    task_timeout: float = Field(300.0, gt=0, description="time limit for one task")
-    budget: Annotated[Budget, NoDecode, BeforeValidator(_paired)] = Field(
-        Budget(),
-        description="what one run may spend: `money=0.5,tokens=20000,hosted_calls=10,seconds=60`; "
-        "without seconds, 900",
-    )
-    memory_budget: int | None = Field(
-        None,
-        ge=0,
-        description="bytes of weights kept loaded in RAM and on each GPU, and of the largest model; "
-        "0: none stays in RAM; None: half of RAM, four fifths of a GPU",
-    )
-    experts: str | None = Field(
-        None,
-        description='URL of an expert server that runs local models; "none": this process; None: that of '
-        "`jarvis experts --background`, else this process",
-    )
-    experts_key: Key | None = Field(None, description="API key of the expert server")
-    device: str = Field("auto", description='where local models run: "auto", "cpu", "cuda", "cuda:1", "mps"')
-    seed: int = Field(0, description="seed of random numbers; each task and turn of a chat has one after it")
+    task_timeout: float = Field(300.0, gt=0)
+    """Time limit for one task."""
+    budget: Annotated[Budget, NoDecode, BeforeValidator(_paired)] = Budget()
+    """What one run may spend: `money=0.5,tokens=20000,hosted_calls=10,seconds=60`; without seconds, 900."""
+    memory_budget: int | None = Field(None, ge=0)
+    """Bytes of weights kept loaded in RAM and on each GPU, and of the largest model; 0: none stays in RAM;
+    None: half of RAM, four fifths of a GPU."""
+    experts: str | None = None
+    """URL of an expert server that runs local models; "none": this process; None: that of `jarvis experts
+    --background`, else this process."""
+    experts_key: Key | None = None
+    """API key of the expert server."""
+    device: str = "auto"
+    """Where local models run: "auto", "cpu", "cuda", "cuda:1", "mps"."""
+    seed: int = 0
+    """Seed of random numbers; each task and turn of a chat has one after it."""
 
     # Files.
-    output_dir: Path = Field(Path("outputs"), description="holds a directory for each run")
-    allowed_dirs: Annotated[
-        tuple[Path, ...], NoDecode, BeforeValidator(partial(_listed, separator=os.pathsep))
-    ] = Field((), description="directories that requests and tools may read; not over HTTP")
-    allow_request_paths: bool = Field(
-        True,
-        description="read local files that a request names, in its text or as `files`; False on a server",
-    )
-    allow_private_urls: bool = Field(False, description="fetch URLs of private addresses too")
-    max_file_bytes: int = Field(500_000_000, gt=0, description="largest file to read or fetch")
+    output_dir: Path = Path("outputs")
+    """Directory that holds one for each run."""
+    allowed_dirs: Paths = ()
+    """Directories that requests and tools may read; not over HTTP."""
+    allow_request_paths: bool = True
+    """Read local files that a request names, in its text or as `files`; False on a server."""
+    allow_private_urls: bool = False
+    """Fetch URLs of private addresses too."""
+    max_file_bytes: int = Field(500_000_000, gt=0)
+    """Largest file to read or fetch."""
 
     @field_validator("experts")
     @classmethod
@@ -273,29 +269,22 @@ class Settings(EnvironmentSettings):
 class ServerSettings(EnvironmentSettings):
     """Settings of the server, besides those of its agent. Lists are separated by commas in a variable."""
 
-    api_keys: Annotated[tuple[Key, ...], NoDecode, BeforeValidator(_listed)] = Field(
-        (),
-        description="keys of clients, each with its own files, threads and limits; empty: none is needed",
-    )
-    allowed_hosts: Words = Field(
-        (), description="host names that clients may use; empty: any, or on loopback only this machine's"
-    )
-    allowed_origins: Words = Field(
-        (), description="other web pages that may use the server (CORS), `https://chat.example`"
-    )
-    max_concurrent_runs: int = Field(16, ge=1, description="runs at once, for each key and server process")
-    runs_per_minute: int = Field(
-        120, ge=1, description="runs started within a minute, for each key and server process"
-    )
-    max_upload_bytes: int = Field(
-        10_000_000_000, gt=0, description="bytes of uploads that each key keeps at once"
-    )
-    checkpoints: str | None = Field(
-        None, description="holds threads and runs: a path, or a URL of PostgreSQL; None: in `output_dir`"
-    )
-    retention: float = Field(
-        86_400.0, gt=0, description="seconds for which uploads, outputs and threads are kept"
-    )
+    api_keys: Annotated[tuple[Key, ...], NoDecode, BeforeValidator(_listed)] = ()
+    """Keys of clients, each with its own files, threads and limits; empty: none is needed."""
+    allowed_hosts: Words = ()
+    """Host names that clients may use; empty: any, or on loopback only this machine's."""
+    allowed_origins: Words = ()
+    """Other web pages that may use the server (CORS), `https://chat.example`."""
+    max_concurrent_runs: int = Field(16, ge=1)
+    """Runs at once, for each key and server process."""
+    runs_per_minute: int = Field(120, ge=1)
+    """Runs started within a minute, for each key and server process."""
+    max_upload_bytes: int = Field(10_000_000_000, gt=0)
+    """Bytes of uploads that each key keeps at once."""
+    checkpoints: str | None = None
+    """Where threads and runs are stored: a path, or a URL of PostgreSQL; None: in `output_dir`."""
+    retention: float = Field(86_400.0, gt=0)
+    """Seconds for which uploads, outputs and threads are kept."""
 
     @field_validator("allowed_origins")
     @classmethod

@@ -156,7 +156,9 @@ def _spec(raw: Mapping[str, Any], names: TaskNames, notes: list[str]) -> TaskSpe
         raise PlanError('"{name}" cannot be run: {reason}', name=canonical(name), reason=reason)
     if spec is None:
         near = ", ".join(similar.name for similar in names.resembling(name))
-        unknown = '"{name}" is not an available task' + ("; similar ones are {names}" if near else "")
+        unknown = '"{name}" is not an available task'
+        if near:
+            unknown = '"{name}" is not an available task; similar ones are {names}'
         helps = WHAT_IT_NEEDS if find_task(name) else ()
         raise PlanError(unknown, name=brief_text(name, 80), names=near, advice=helps)
     if name != spec.name and canonical(name) not in map(canonical, (spec.name, *spec.aliases)):
