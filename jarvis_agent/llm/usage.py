@@ -25,6 +25,8 @@ from jarvis_agent.llm.tokens import count_tokens
 STAGE_KEY = "jarvis_stage"
 """Name of the stage in the metadata of runs, and in the `additional_kwargs` of prompt messages."""
 
+_PARTS: ContextVar[dict[UsageMeter, UsageMeter]] = ContextVar("parts")
+"""The meters of the blocks that `measure`, by the meter of the whole."""
 
 Price = Callable[[str, str, Usage], float | None]
 """The price of what a model did at a stage or task: `price("gpt-5-mini", "plan", Usage(calls=1, …))`."""
@@ -56,8 +58,7 @@ class UsageMeter(BaseCallbackHandler):
     def add(self, stage: str, usage: Usage) -> None:
         """Count `usage` for a stage."""
         self.usage[stage] = self.usage.get(stage, Usage()) + usage
-        whole, part = _MEASURED.get()
-        if part is not None and whole is self:
+        if part := _PARTS.get({}).get(self):
             part.add(stage, usage)
 
     def priced(self, model: str, stage: str, usage: Usage) -> Usage:
@@ -109,11 +110,11 @@ class UsageMeter(BaseCallbackHandler):
     def measure(self) -> Iterator[UsageMeter]:
         """A second meter that counts what the block, and coroutines started in it, add to this one."""
         part = UsageMeter()
-        token = _MEASURED.set((self, part))
+        token = _PARTS.set({self: part})
         try:
             yield part
         finally:
-            _MEASURED.reset(token)
+            _PARTS.reset(token)
 
     def on_chat_model_start(
         self,
@@ -159,8 +160,3 @@ def usage_of(response: LLMResult) -> Usage:
         output_tokens=counted.get("output_tokens") or 0,
         cost=cost or 0.0,
     )
-
-
-_MEASURED: ContextVar[tuple[UsageMeter | None, UsageMeter | None]] = ContextVar(
-    "measured", default=(None, None)
-)
