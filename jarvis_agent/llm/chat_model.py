@@ -113,8 +113,9 @@ def schema_options(model: Any, name: str, schema: Mapping[str, Any] | None) -> d
 
     The model's profile says that; without one, any OpenAI-like server gets a schema, which it may reject.
     """
-    profile = getattr(model, "profile", None) or {}
-    if not schema or not is_openai_like(model) or not profile.get("structured_output", not profile):
+    profile = getattr(getattr(model, "bound", model), "profile", None) or {}
+    is_able = is_openai_like(model) and profile.get("structured_output", not profile)
+    if not schema or not is_able or SCHEMA in getattr(model, "kwargs", {}):
         return {}
     form = {"name": name, "schema": dict(schema), "strict": schema.get("additionalProperties") is False}
     return {SCHEMA: {"type": "json_schema", "json_schema": form}}
@@ -167,13 +168,14 @@ def transport_options(model: Any) -> dict[str, Any]:
     if not is_openai_like(model):
         return {}
     # A kept connection of its shared pool fails in another loop. A new one costs a handshake.
-    own = getattr(model, "model_kwargs", {}).get("extra_headers") or {}
-    return {"extra_headers": {**own, "Connection": "close"}}
+    own = {**getattr(getattr(model, "bound", model), "model_kwargs", {}), **getattr(model, "kwargs", {})}
+    return {"extra_headers": {**(own.get("extra_headers") or {}), "Connection": "close"}}
 
 
 def is_openai_like(model: Any) -> bool:
     """Whether the model is from langchain-openai (checked without importing it)."""
-    return any(cls.__module__.startswith("langchain_openai.") for cls in type(model).__mro__)
+    classes = type(getattr(model, "bound", model)).__mro__
+    return any(cls.__module__.startswith("langchain_openai.") for cls in classes)
 
 
 NO_MODEL = "none"

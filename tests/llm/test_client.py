@@ -16,7 +16,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from jarvis_agent.core.errors import BudgetError, LLMError
 from jarvis_agent.core.settings import Budget, Settings
 from jarvis_agent.core.types import Usage
-from jarvis_agent.llm.chat_model import resolve_model
+from jarvis_agent.llm.chat_model import resolve_model, schema_options, transport_options
 from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.llm.replies import ThinkingFilter
 from jarvis_agent.llm.tokens import DEFAULT_WINDOW, count_tokens
@@ -218,6 +218,17 @@ class TestWithServer:
                 client = served(server, llm_timeout=0.5 if hangs else 60)
                 with pytest.raises(LLMError, match=rf"default at {server.base_url} .*{message}"):
                     await text_of(client, schema=SCHEMA)
+
+    async def test_a_model_with_bound_options_gets_those_of_the_client_too(self) -> None:
+        with OpenAIDouble("[]") as server:
+            chosen = Settings(base_url=server.base_url)
+            model: Any = resolve_model(None, chosen)
+            client = LLMClient(model.bind(extra_headers={"x-own": "1"}, stop=["."]), chosen)
+            assert await text_of(client, schema=SCHEMA) == "[]"
+            assert {"response_format", "stop", "max_completion_tokens"} <= server.requests[0].body.keys()
+        assert schema_options(client.model.bind(response_format={"type": "text"}), "plan", SCHEMA) == {}
+        headers = transport_options(client.model)["extra_headers"]
+        assert headers == {"x-own": "1", "Connection": "close"}
 
     async def test_a_transient_failure_is_retried_and_tokens_are_counted_once(self) -> None:
         busy = [Failure(429, retry_after=0.001), Failure(503, retry_after=0.001)]
