@@ -88,7 +88,7 @@ class Plan(Frozen):
             if len(set(ids)) < len(ids):
                 raise ValueError(f"several tasks have one id, in {ids}")
             return plan
-        except (ValueError, RecursionError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             forms = "it is the JSON of a plan, as `jarvis --plan-only --json` prints it, or of a run"
             raise InputError(f"this plan cannot be read; {forms}", detail=error) from error
 

@@ -59,7 +59,8 @@ def test_a_plan_is_read_from_what_was_printed(form: Callable[[Plan], str]) -> No
     saved = Plan.parse(READ_ALOUD)
     assert Plan.load(form(saved)).tasks == saved.tasks
     twice = json.dumps([task.model_dump() for task in saved.tasks] * 2)
-    for text in ("no plan", "{}", '[{"task": "translation"}]', "3", "[" * 100_000, twice):
+    broken = ("no plan", "{}", '[{"task": "translation"}]', "3", '{"plan": 3}', '{"plan": "tasks"}')
+    for text in (*broken, "[" * 100_000, twice):
         with pytest.raises(InputError, match="this plan cannot be read"):
             Plan.load(text)
 
