@@ -23,7 +23,7 @@ pytestmark = pytest.mark.starter
 def vocabulary() -> sequences.Vocabulary:
     weights = fetch_weights(STARTERS[MINILM], Settings(offline=True))
     tokenizer = Tokenizer.from_file(str(weights.parent / "tokenizer.json"))
-    return sequences.Vocabulary.of(tokenizer, ["图", "片", "图片"])
+    return sequences.Vocabulary(tokenizer, ["图", "片", "图片"])
 
 
 def prompt_of(vocabulary: sequences.Vocabulary, example: augment.Example) -> sequences.TokenizedRequest:
@@ -169,7 +169,7 @@ def test_the_network_in_numpy_computes_what_the_trained_one_does() -> None:
     network = open_network(Settings(offline=True))
     _, _, about = read_weights(notation.PLANNER)
     # The code may have symbols that the weights do not know yet.
-    vocabulary = sequences.Vocabulary.of(network.vocabulary.tokenizer, about["chinese"])
+    vocabulary = sequences.Vocabulary(network.vocabulary.tokenizer, about["chinese"])
     request = PlanRequest.of("Describe cat.jpg in French")
     tokens = sequences.TokenizedRequest(vocabulary, request)
     rows = torch.zeros(len(about["markers"]) + len(about["chinese"]), train.SIZE)

@@ -284,7 +284,7 @@ def begin(given: argparse.Namespace) -> tuple[list[Example], Vocabulary, Network
     if given.only:  # a new word would change all rows of the file
         saved = read_weights(PLANNER)[2]["chinese"]
         chinese = {word: chinese.get(word, np.zeros(SIZE, np.float32)) for word in saved}
-    vocabulary = Vocabulary.of(tokenizer, chinese)
+    vocabulary = Vocabulary(tokenizer, chinese)
     markers = torch.randn(len(sequences.MARKERS), SIZE) * 0.03
     rows = torch.cat([markers, torch.tensor(np.stack([*chinese.values()]))])
     rows[0] = 0

@@ -148,7 +148,7 @@ class PointerNetwork:
                 self._scales.pop(name, None)
         if about["markers"] != MARKERS:
             raise ConfigError(f"{weights} was trained for other markers; `make planner` trains it again")
-        self.vocabulary = Vocabulary.of(tokenizer, about["chinese"], about["symbols"])
+        self.vocabulary = Vocabulary(tokenizer, about["chinese"], about["symbols"])
         self.known_tasks = self.vocabulary.tasks
 
     def write(self, request: PlanRequest, offered: Collection[str]) -> NetworkPlan:
@@ -168,7 +168,7 @@ class PointerNetwork:
                 doubts.append((score, len(tasks), ""))
                 preference = preference if score > LIKELY or preference == "local" else None
                 break
-            if self.vocabulary.is_task(action):
+            if symbol in self.vocabulary.tasks:
                 task, name = task + 1, ""
             elif symbol.endswith("="):
                 name = symbol[:-1]

@@ -12,13 +12,12 @@ follows its maker as soon as it can, so that a plan has one order.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.languages import LANGUAGES, find_language
 from jarvis_agent.core.file_mentions import split_names
-from jarvis_agent.core.forks import cached_property
 from jarvis_agent.core.references import ref, refs_in, split_refs
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec, split_kind
@@ -85,38 +84,26 @@ _MINUS = re.compile(r"(?<!\S)-(?=\d)")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 
 
-@dataclass(frozen=True)
 class Vocabulary:
-    """What requests and plans are written in."""
+    """What requests and plans are written in.
 
-    tokenizer: Tokenizer
-    """MiniLM's, without padding and truncation."""
-    symbols: Sequence[str]
-    """The actions that are no pointers."""
-    chinese: Mapping[str, int]
-    """The rows of Chinese letters and pairs of letters in our own table, after those of MARKERS."""
+    Attributes:
+        tokenizer: MiniLM's, without padding and truncation.
+        symbols: the actions that are no pointers; `code` has the number of each.
+        chinese: the rows of Chinese letters and pairs of letters in our own table, after those of MARKERS.
+        tasks: the task types that plans may use.
+    """
 
-    @classmethod
-    def of(cls, tokenizer: Tokenizer, chinese: Iterable[str], symbols: Sequence[str] = SYMBOLS) -> Vocabulary:
-        """Of the Chinese letters and pairs of letters, in the order of their rows."""
+    def __init__(
+        self, tokenizer: Tokenizer, chinese: Iterable[str], symbols: Sequence[str] = SYMBOLS
+    ) -> None:
         tokenizer.no_padding()
         tokenizer.no_truncation()
-        return cls(tokenizer, symbols, {text: len(MARKERS) + row for row, text in enumerate(chinese)})
-
-    @cached_property
-    def code(self) -> Mapping[str, int]:
-        """The number of each symbol."""
-        return {symbol: code for code, symbol in enumerate(self.symbols)}
-
-    @cached_property
-    def tasks(self) -> Set[str]:
-        """The task types that plans may use."""
+        self.tokenizer, self.symbols = tokenizer, symbols
+        self.chinese = {text: len(MARKERS) + row for row, text in enumerate(chinese)}
+        self.code = {symbol: code for code, symbol in enumerate(symbols)}
         needed = {name: {name, *(f"{arg}=" for arg in spec.required)} for name, spec in TASKS.items()}
-        return {name for name, symbols in needed.items() if self.code.keys() >= symbols}
-
-    def is_task(self, action: int) -> bool:
-        """Whether an action begins a task."""
-        return action < len(self.symbols) and self.symbols[action] in self.tasks
+        self.tasks = {name for name, symbols in needed.items() if self.code.keys() >= symbols}
 
 
 @dataclass(frozen=True)
