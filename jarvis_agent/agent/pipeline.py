@@ -225,14 +225,9 @@ class RunPipeline:
 
     async def _plan_and_start(self, context: RunContext, executor: Executor) -> Plan:
         """The plan. Its tasks start as they come; with a checkpointer, once it is stored and approved."""
-
-        def start(part: Plan) -> None:
-            executor.prefer(part.preference)
-            for task in part.tasks:
-                executor.add(task)
-
+        start = None if self.steps.is_stored else executor.start
         plan, self._timings["plan"] = await self.steps.run_once(
-            "plan", lambda: self._run_planners(context, None if self.steps.is_stored else start), _TIMED_PLAN
+            "plan", lambda: self._run_planners(context, start), _TIMED_PLAN
         )
         return await self._start_tasks(plan, context, executor)
 
@@ -250,9 +245,7 @@ class RunPipeline:
             approved, models = await self._approve(new, context, results)
         plan = (earlier or Plan()) + approved.plan
         self._emit(Event(kind="planned", seconds=self._clock(), plan=plan))
-        executor.prefer(plan.preference)
-        for task in approved.plan.tasks:
-            executor.add(task, models.get(task.id), answer=approved.answers.get(task.id))
+        executor.start(approved.plan, models, approved.answers)
         return plan
 
     async def _approve(

@@ -31,12 +31,13 @@ from jarvis_agent.core.notes import Note, limit_of
 from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.types import Attempt, Preference, Resource, Selection, Status, Task, TaskResult
+from jarvis_agent.core.types import Attempt, Resource, Selection, Status, Task, TaskResult
 from jarvis_agent.execution.checkpointed_steps import CheckpointedSteps
 from jarvis_agent.execution.inputs import TaskCall, bind_inputs, runs_of
 from jarvis_agent.execution.run import Event
 from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.planning.binding import MAX_FAN_OUT
+from jarvis_agent.planning.plan import Plan
 
 logger = logging.getLogger(__name__)
 
@@ -157,6 +158,21 @@ class Executor:
     async def __aexit__(self, *error: object) -> None:
         await self._cancel(Note("the run was stopped"))
 
+    def start(
+        self,
+        part: Plan,
+        models: Mapping[int, Selection | None] = {},
+        answers: Mapping[int, str] = {},
+    ) -> None:
+        """Add the tasks of a plan, or of a part of it; its preference chooses the models from now on.
+
+        `models` are known selections, and `answers` known results, by task id.
+        """
+        if part.preference:
+            self._context = replace(self._context, preference=part.preference)
+        for task in part.tasks:
+            self.add(task, models.get(task.id), answer=answers.get(task.id))
+
     def add(self, task: Task, selection: Selection | None = None, *, answer: str | None = None) -> None:
         """Start a task: its model is selected at once, and it runs when its dependencies have ended.
 
@@ -170,11 +186,6 @@ class Executor:
         self._states[task.id] = state
         state.running = loop.create_task(self._settle(state), name=f"task {task.id}", context=variables)
         self._emit(Event(kind="task", seconds=self._clock(), task=task))
-
-    def prefer(self, preference: Preference | None) -> None:
-        """Choose the models of tasks that are added from now on by a preference; None changes nothing."""
-        if preference:
-            self._context = replace(self._context, preference=preference)
 
     async def join(self, tasks: Sequence[Task], deadline: float | None = None) -> list[TaskResult]:
         """Wait until every task has ended; return the results in the order of `tasks`.
