@@ -240,9 +240,9 @@ class HubDouble(ReplyServer):
             body: bytes as they are; anything else becomes JSON.
             times: how often the rule is used; None: always.
         """
-        kind = "application/octet-stream" if isinstance(body, bytes) else "application/json"
-        data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        reply = Reply(status, data, {"Content-Type": kind, **(headers or {})})
+        plain = {"Content-Type": "application/octet-stream"}
+        reply = Reply(status, body, plain) if isinstance(body, bytes) else json_reply(body, status)
+        reply.headers |= headers or {}
         self._rules.append(_Rule(part, lambda _: reply, times))
 
     def stall(
@@ -273,13 +273,13 @@ class HubDouble(ReplyServer):
 
     def _route(self, request: HubRequest) -> Reply:
         if request.method == "POST":
-            return _json({"error": f"no answer is set for {request.path}"}, 404)
+            return json_reply({"error": f"no answer is set for {request.path}"}, 404)
         if request.path == "/api/models":
             return self._list(request.query)
         api, file = _API.match(request.path), _FILE.match(request.path)
         match = api or file
         if match is None:
-            return _json({"error": "not found"}, 404)
+            return json_reply({"error": "not found"}, 404)
         model = self.models.get(match["id"])
         if model is None:
             return _refused(404, "RepoNotFound", "Repository not found")
@@ -289,10 +289,10 @@ class HubDouble(ReplyServer):
             return _file(model, file["file"], request.headers)
         if match["part"] == "tree":
             files = ((name, len(data), etag(data)) for name, data in model.files.items())
-            return _json(
+            return json_reply(
                 [{"type": "file", "path": path, "size": size, "oid": tag} for path, size, tag in files]
             )
-        return _json(model.shown(request.query.get("expand", [])))
+        return json_reply(model.shown(request.query.get("expand", [])))
 
     def _list(self, query: Mapping[str, list[str]]) -> Reply:
         """The models that the query asks for, by default the most downloaded first."""
@@ -304,7 +304,7 @@ class HubDouble(ReplyServer):
             and query.get("search", [""])[0].lower() in model.info["id"].lower()
             and set(query.get("filter", [])) <= {*model.info["tags"], model.info.get("library_name")}
         ]
-        return _json(models[: int(query.get("limit", ["1000"])[0])])
+        return json_reply(models[: int(query.get("limit", ["1000"])[0])])
 
 
 def _sibling(name: str, data: bytes) -> dict[str, Any]:
@@ -336,11 +336,12 @@ def etag(data: bytes) -> str:
     return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()  # noqa: S324 - as git does
 
 
-def _json(value: Any, status: int = 200) -> Reply:
+def json_reply(value: Any, status: int = 200) -> Reply:
+    """A response with a value as JSON."""
     return Reply(status, json.dumps(value).encode(), {"Content-Type": "application/json"})
 
 
 def _refused(status: int, code: str, message: str) -> Reply:
-    reply = _json({"error": message}, status)
+    reply = json_reply({"error": message}, status)
     reply.headers |= {"X-Error-Code": code, "X-Error-Message": message}
     return reply

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from jarvis_agent.testing.hub import HubRequest, Reply, ReplyServer
+from jarvis_agent.testing.hub import HubRequest, Reply, ReplyServer, json_reply
 
 _API = "/gradio_api"
 
@@ -86,16 +86,16 @@ class SpaceDouble(ReplyServer):
         self.headers.append(request.headers)
         endpoint = request.path.removeprefix(_API)
         if request.path == "/config":
-            return _json(self.config())
+            return json_reply(self.config())
         if endpoint == "/info":
             named = {name: function.description() for name, function in self.functions.items()}
-            return _json({"named_endpoints": named, "unnamed_endpoints": {}})
+            return json_reply({"named_endpoints": named, "unnamed_endpoints": {}})
         if endpoint == "/upload":
-            return _json([self._uploaded(request.body)])
+            return json_reply([self._uploaded(request.body)])
         if endpoint == "/queue/join":
             event = f"event-{len(self.waiting)}"
             self.waiting[request.json["session_hash"]] = (event, request.json)
-            return _json({"event_id": event})
+            return json_reply({"event_id": event})
         if endpoint == "/queue/data":
             event, asked = self.waiting[request.query["session_hash"][0]]
             stream = {"Content-Type": "text/event-stream"}
@@ -111,7 +111,9 @@ class SpaceDouble(ReplyServer):
             return Reply(404 if content is None else 200, content or b"")
         if endpoint == "/cancel":
             self.cancelled.append(request.json["event_id"])
-        return _json({"success": True}) if request.method == "POST" else _json({"error": "not found"}, 404)
+        if request.method == "POST":
+            return json_reply({"success": True})
+        return json_reply({"error": "not found"}, 404)
 
     def _silence(self) -> Iterator[bytes]:
         yield b"\n\n"
@@ -191,7 +193,3 @@ class SpaceDouble(ReplyServer):
         if not isinstance(value, Path):
             return value
         return {"path": self._stored(value.name, value.read_bytes()), "meta": {"_type": "gradio.FileData"}}
-
-
-def _json(value: Any, status: int = 200) -> Reply:
-    return Reply(status, json.dumps(value).encode(), {"Content-Type": "application/json"})

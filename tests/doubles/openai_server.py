@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NoReturn
 
-from jarvis_agent.testing.hub import HubRequest, Reply, ReplyServer
+from jarvis_agent.testing.hub import HubRequest, Reply, ReplyServer, json_reply
 from jarvis_agent.testing.llm import Script
 
 
@@ -47,7 +47,7 @@ class ToolUse:
     name: str
     args: Mapping[str, Any]
 
-    def as_json(self, place: int) -> dict[str, Any]:
+    def asjson_reply(self, place: int) -> dict[str, Any]:
         """The call in OpenAI's format, with its index in the reply."""
         function = {"name": self.name, "arguments": json.dumps(self.args)}
         return {"index": place, "id": f"call-{place}", "type": "function", "function": function}
@@ -119,12 +119,12 @@ class OpenAIDouble(ReplyServer):
         if request.method == "GET":
             self.asked.append(request.path)
             listed = {"object": "list", "data": [{"id": "double", "object": "model"}]}
-            return _json(self.answers.get(request.path, listed))
+            return json_reply(self.answers.get(request.path, listed))
         received = Received(request.json, request.headers.get("authorization", "").removeprefix("Bearer "))
         reply = self.answer(received)
         if isinstance(reply, Failure):
             error = {"message": reply.message, "type": "double", "code": str(reply.status)}
-            response = _json({"error": error}, reply.status)
+            response = json_reply({"error": error}, reply.status)
             if reply.retry_after is not None:
                 response.headers["Retry-After"] = str(reply.retry_after)
             return response
@@ -155,7 +155,7 @@ class OpenAIDouble(ReplyServer):
         if uses := _tool_uses(reply):
             message["tool_calls"] = uses
         choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if uses else "stop"}
-        return _json(_envelope("chat.completion", [choice], _usage(request, said)))
+        return json_reply(_envelope("chat.completion", [choice], _usage(request, said)))
 
     def _stream(self, request: Received, reply: tuple[Any, ...]) -> Iterator[bytes]:
         yield _event(_delta({"role": "assistant", "content": ""}))
@@ -193,12 +193,8 @@ def _event(data: Any) -> bytes:
     return b"data: " + json.dumps(data).encode() + b"\n\n"
 
 
-def _json(data: Any, status: int = 200) -> Reply:
-    return Reply(status, json.dumps(data).encode(), {"Content-Type": "application/json"})
-
-
 def _tool_uses(reply: tuple[Any, ...]) -> list[dict[str, Any]]:
-    return [use.as_json(place) for place, use in enumerate(p for p in reply if isinstance(p, ToolUse))]
+    return [use.asjson_reply(place) for place, use in enumerate(p for p in reply if isinstance(p, ToolUse))]
 
 
 def _delta(delta: Mapping[str, Any], finish: str | None = None) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Every tool passes the standard suites of langchain-tests."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from jarvis_agent import Settings, TaskSpec, hf_tools
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import split_kind
 from jarvis_agent.testing import ScriptedLLM
-from jarvis_agent.testing.hub import HubRequest, Reply, ReplyServer
+from jarvis_agent.testing.hub import HubRequest, Reply, ReplyServer, json_reply
 from jarvis_agent.tools.hf_task_tool import HFTaskTool, args_schema_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -142,7 +141,7 @@ def test_gemini_gets_a_type_for_each_argument_and_each_item() -> None:
 
     def answer(request: HubRequest) -> Reply:
         asked.append(request.json)
-        return Reply(200, json.dumps(reply).encode(), {"Content-Type": "application/json"})
+        return json_reply(reply)
 
     tools: list[Any] = hf_tools(available_only=False)
     with ReplyServer(answer) as server:
