@@ -23,7 +23,7 @@ from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
 from jarvis_agent.llm.chat_model import is_small
 from jarvis_agent.llm.client import LLMClient
-from jarvis_agent.selection.placement import unsupported_reason
+from jarvis_agent.selection.placement import answers_of
 from jarvis_agent.selection.selector import SHOWN, ModelSelector
 from jarvis_agent.selection.sources import default_sources
 from jarvis_agent.selection.sources.base import ModelSource, RemoteSource, list_candidates
@@ -140,9 +140,8 @@ class ModelRegistry:
             return [*source.estimate(spec), *shared]
 
         def runs(spec: TaskSpec, candidate: Candidate) -> bool:
-            backends = self.backends.values()
-            able = (backend for backend in backends if candidate.backend in (None, backend.name))
-            return any(unsupported_reason(backend, spec, candidate) is None for backend in able)
+            answers = answers_of(candidate, spec, self.backends.values())
+            return any(reason is None for _, reason in answers)
 
         lists = await asyncio.gather(*map(ask, specs), return_exceptions=True)
         answered = {

@@ -4,7 +4,7 @@
 reverse; the `-only` policies exclude the other side.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,22 +48,14 @@ def place(
 
     The reason is that of the backend that comes nearest to running it; of several, the policy's first.
     """
-    allowed = [backend for backend in backends if candidate.backend in (None, backend.name)]
+    answers = list(answers_of(candidate, spec, backends))
     local_first = not settings.policy.startswith("hosted")
-    allowed.sort(key=lambda backend: runs_here(backend, candidate) is not local_first)
-    unsupported = {backend.name: unsupported_reason(backend, spec, candidate) for backend in allowed}
-    reasons = {
-        backend.name: unsupported[backend.name] or _forbidden(backend, candidate, spec, settings)
-        for backend in allowed
-    }
-    usable = [backend for backend in allowed if reasons[backend.name] is None]
+    answers.sort(key=lambda answer: runs_here(answer[0], candidate) is not local_first)
+    reasons = [(one, answer, answer or _forbidden(one, candidate, spec, settings)) for one, answer in answers]
+    usable = [backend for backend, _, reason in reasons if reason is None]
     if not usable:
-
-        def relevance(backend: Backend) -> tuple[bool, bool]:
-            return unsupported[backend.name] is not None, not _can_do(backend, spec)
-
-        first = min(allowed, key=relevance, default=None)
-        return (first and reasons[first.name]) or f"the backend {candidate.backend!r} is not installed"
+        nearest = min(reasons, key=lambda row: (row[1] is not None, not _can_do(row[0], spec)), default=None)
+        return (nearest and nearest[2]) or f"the backend {candidate.backend!r} is not installed"
     here = runs_here(usable[0], candidate)
     other = next((backend for backend in usable if runs_here(backend, candidate) is not here), None)
     return Placement(
@@ -74,19 +66,28 @@ def place(
     )
 
 
-def unsupported_reason(backend: Backend, spec: TaskSpec, candidate: Candidate) -> str | None:
-    """Return why a backend cannot run a candidate; None if it can. An exception counts as a reason."""
-    try:
-        return backend.unsupported_reason(spec, candidate)
-    except Exception as error:
-        failed = "the backend {name} failed to check the model: {reason}"
-        return Note(failed, name=backend.name, reason=describe_error(error))
+def answers_of(
+    candidate: Candidate, spec: TaskSpec, backends: Iterable[Backend]
+) -> Iterator[tuple[Backend, str | None]]:
+    """Yield each backend that a candidate allows, and why it cannot run it; None: it can.
+
+    An exception counts as a reason.
+    """
+    for backend in backends:
+        if candidate.backend in (None, backend.name):
+            reason: str | None
+            try:
+                reason = backend.unsupported_reason(spec, candidate)
+            except Exception as error:
+                failed = "the backend {name} failed to check the model: {reason}"
+                reason = Note(failed, name=backend.name, reason=describe_error(error))
+            yield backend, reason
 
 
 def _can_do(backend: Backend, spec: TaskSpec) -> bool:
     """Whether a backend does a task with some model, or would with an extra."""
     any_model = Candidate(id="any", task=spec.name, local=True, providers=("any",))
-    reason = unsupported_reason(backend, spec, any_model)
+    ((_, reason),) = answers_of(any_model, spec, [backend])
     return reason is None or "needs the extra" in reason
 
 

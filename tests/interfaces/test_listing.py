@@ -1,7 +1,7 @@
 """`jarvis tasks` and `jarvis models`: the task types and the models that can run them."""
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from importlib.util import find_spec
 from typing import Any
 
@@ -38,6 +38,20 @@ class UnreachableSource:
 
     async def candidates(self, spec: TaskSpec, limit: int) -> list[Candidate]:
         raise TransientError("no answer")
+
+
+class BrokenSource(FakeSource):
+    """A plug-in with an error in it."""
+
+    async def candidates(self, spec: TaskSpec, limit: int) -> list[Candidate]:
+        raise KeyError("x")
+
+
+class BrokenBackend(FakeBackend):
+    """A plug-in with an error in it."""
+
+    def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+        raise KeyError("x")
 
 
 class WithoutExtra(FakeBackend):
@@ -88,6 +102,17 @@ async def test_a_task_names_what_runs_it_or_why_nothing_does(
         (line,) = (await list_tasks(registry, "Translation")).tasks
     assert (line.available, line.where) == (bool(where), where)
     assert how in line.how
+
+
+async def test_a_broken_plug_in_leaves_what_others_run_and_shared_models_are_named() -> None:
+    depth = fake_candidate("depth-estimation", "org/depth")
+    backends = [BrokenBackend({}, "broken"), FakeBackend({"depth-control": "x"})]
+    sources = [BrokenSource([]), FakeSource([depth.model_copy(update={"backend": None})])]
+    async with aclosing(ModelRegistry(Settings(), sources=sources, backends=backends)) as registry:
+        (control,) = (await list_tasks(registry, "depth-control")).tasks
+        (estimation,) = (await list_tasks(registry, "depth-estimation")).tasks
+    assert (control.where, control.how) == ("fake", "org/depth")
+    assert (estimation.available, "the backend broken failed" in estimation.how) == (False, True)
 
 
 async def test_models_are_listed_in_the_order_of_selection_with_the_rejected_ones() -> None:

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from jarvis_agent.core.context import RunContext
-from jarvis_agent.core.errors import JarvisError, NoCandidateError
+from jarvis_agent.core.errors import NoCandidateError
 from jarvis_agent.core.notes import Note, template_of
 from jarvis_agent.core.tasks.registry import TASKS, find_task, known_task
 from jarvis_agent.core.tasks.spec import TaskSpec
@@ -18,8 +18,9 @@ from jarvis_agent.core.types import Candidate, Frozen, Task
 from jarvis_agent.interfaces.common.progress import shorten
 from jarvis_agent.selection.advice import LISTS_ALL
 from jarvis_agent.selection.model_registry import ModelRegistry
+from jarvis_agent.selection.placement import answers_of
 from jarvis_agent.selection.selector import SHOWN
-from jarvis_agent.selection.sources.base import RemoteSource
+from jarvis_agent.selection.sources.base import RemoteSource, list_candidates
 from jarvis_agent.selection.store import open_store
 
 
@@ -124,33 +125,26 @@ async def list_models(name: str, registry: ModelRegistry, purpose: str = "") -> 
 
 async def _place(registry: ModelRegistry, spec: TaskSpec, available: bool) -> tuple[str, str]:
     """The `where` and `how` of a TaskLine. A source that fails is skipped."""
-    reasons: list[str] = []
+    reasons, backends = list[str](), registry.backends.values()
     for source in registry.sources:
         candidates: list[Candidate] = []
         if not isinstance(source, RemoteSource):
-            with suppress(JarvisError):
-                candidates = await source.candidates(spec, SHOWN)
+            with suppress(Exception):
+                candidates = await list_candidates(source, spec, SHOWN, registry.settings)
         for candidate in candidates:
-            answers = _answers(registry, candidate, spec)
-            if None in answers.values():
-                return candidate.source, candidate.id
-            reasons += filter(None, answers.values())
+            for _, reason in answers_of(candidate, spec, backends):
+                if reason is None:
+                    return candidate.source, candidate.id
+                reasons.append(reason)
     of_hub = Candidate(id="a model of the Hub", task=spec.name, source="hub", providers=("any",))
-    answers = _answers(registry, of_hub, spec)
+    answers = list(answers_of(of_hub, spec, backends))
     if available:
-        here = any(registry.backends[name].local for name, reason in answers.items() if reason is None)
+        here = any(backend.local for backend, reason in answers if reason is None)
         return ("Hub", "downloaded when needed") if here else ("hosted", "a model of the Hub")
     if not reasons and registry.settings.offline:
         reasons = ["no model installed, Hub not available"]
-    reasons += [reason for reason in answers.values() if reason and "pip install" in reason]
+    reasons += [reason for _, reason in answers if reason and "pip install" in reason]
     return "", next(iter(reasons), "no backend here runs it")
-
-
-def _answers(registry: ModelRegistry, candidate: Candidate, spec: TaskSpec) -> dict[str, str | None]:
-    """By backend, why it cannot run the candidate; None: it can."""
-    backends = registry.backends
-    names = [candidate.backend] if candidate.backend else list(backends)
-    return {n: backends[n].unsupported_reason(spec, candidate) for n in names if n in backends}
 
 
 def task_table(listing: TaskList) -> RenderableType:
