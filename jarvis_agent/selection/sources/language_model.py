@@ -60,12 +60,10 @@ class LanguageModelSource:
 
 def _traits(model: Any, small: bool, is_file: bool) -> dict[str, tuple[str, ...]]:
     """The traits of a model by task: it is the user's own for what it does better than others."""
-    traits: dict[str, tuple[str, ...]] = {}
     if small:
-        traits.update(dict.fromkeys(WRITING, ()))
-        traits.update(dict.fromkeys(CLASSIFICATION if is_file else (), (GENERALIST,)))
-        return {**traits, "text-generation": (OWN_MODEL,)}
+        sorts = dict.fromkeys(CLASSIFICATION if is_file else (), (GENERALIST,))
+        return {**dict.fromkeys(WRITING, ()), **sorts, "text-generation": (OWN_MODEL,)}
     profile = getattr(model, "profile", None) or {}
-    traits.update(dict.fromkeys(IMAGE_TASKS if profile.get("image_inputs") else (), ("caption", "ocr")))
-    traits.update(dict.fromkeys(AUDIO_TASKS if profile.get("audio_inputs") else (), ()))
-    return {**traits, **dict.fromkeys(TEXT_TASKS, (OWN_MODEL,))}
+    sees = dict.fromkeys(IMAGE_TASKS if profile.get("image_inputs") else (), ("caption", "ocr"))
+    hears = dict.fromkeys(AUDIO_TASKS if profile.get("audio_inputs") else (), ())
+    return {**sees, **hears, **dict.fromkeys(TEXT_TASKS, (OWN_MODEL,))}
