@@ -17,8 +17,6 @@ from jarvis_agent.llm.usage import UsageMeter
 from jarvis_agent.media.detect import kind_by_name
 from jarvis_agent.planning.plan import Plan
 
-Planner = Runnable[Any, Plan]
-
 
 class Prediction(Frozen):
     """The plan of one request, or the error why there is none."""
@@ -59,7 +57,7 @@ def named_files(request: str) -> list[Resource]:
 
 
 async def predict(
-    requests: Mapping[str, dict[str, Any]], planner: Planner, *, concurrency: int = 4
+    requests: Mapping[str, dict[str, Any]], planner: Runnable[Any, Plan], *, concurrency: int = 4
 ) -> AsyncIterator[Prediction]:
     """Yield the plan of each request as it is made; a prediction has an `error` if the planner failed.
 
