@@ -16,13 +16,12 @@ from blocking import guarded
 from hosting import wav
 from pydantic import BaseModel, ValidationError
 from served import CAT, Served, agent_of, serving
-from starlette.requests import Request
 from waiting import wait_until
 
 from jarvis_agent import Run
 from jarvis_agent.interfaces.common import limits, uploads_and_outputs
 from jarvis_agent.interfaces.common.uploads_and_outputs import delete_expired, stored_bytes
-from jarvis_agent.interfaces.server.errors import database_error_response
+from jarvis_agent.interfaces.server.errors import http_error_of
 from jarvis_agent.interfaces.server.openai_api import ChatCompletionRequest
 from jarvis_agent.interfaces.server.runs import RunRequest
 
@@ -207,9 +206,8 @@ def _full_sqlite() -> Exception:
     ],
     ids=["full SQLite", "full PostgreSQL", "lost SQLite", "lost PostgreSQL"],
 )
-async def test_a_full_database_is_told_from_one_that_does_not_answer(error: Exception, status: int) -> None:
-    answer = await database_error_response(Request({"type": "http"}), error)
-    assert answer.status_code == status
+def test_a_full_database_is_told_from_one_that_does_not_answer(error: Exception, status: int) -> None:
+    assert http_error_of(error).status_code == status
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from starlette.datastructures import Headers
 from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.requests import HTTPConnection, Request
+from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -52,12 +52,6 @@ class ApiKey:
 def owners_of(settings: ServerSettings) -> list[str]:
     """The owners on a server."""
     return [ApiKey(key.get_secret_value()).owner for key in settings.api_keys] or [LOCAL]
-
-
-def sign(path: str, request: Request) -> str:
-    """The path of an output with a signature by the request's key, if the server has keys."""
-    key: ApiKey | None = request.state.api_key
-    return f"{path}?signature={key.sign(path)}" if key else path
 
 
 def thread_of(owner: str, thread: str) -> str:

@@ -109,18 +109,15 @@ class RunProgress:
             self.notes = event.plan.notes
             self.is_planned = True
         elif event.task is not None:
-            self._update_task(event, event.task)
-
-    def _update_task(self, event: Event, task: Task) -> None:
-        row = self.tasks.setdefault(task.id, TaskProgress(task))
-        row.task = task
-        row.selection = (event.result or event).selection or row.selection
-        if event.kind == "selected" and row.state == "selecting":
-            row.state = "waiting"
-        elif event.kind == "started":
-            row.state, row.started = "running", self.clock()
-        elif event.kind == "finished" and event.result is not None:
-            row.state, row.result = event.result.status, event.result
+            row = self.tasks.setdefault(event.task.id, TaskProgress(event.task))
+            row.task = event.task
+            row.selection = (event.result or event).selection or row.selection
+            if event.kind == "selected" and row.state == "selecting":
+                row.state = "waiting"
+            elif event.kind == "started":
+                row.state, row.started = "running", self.clock()
+            elif event.kind == "finished" and event.result is not None:
+                row.state, row.result = event.result.status, event.result
 
     @property
     def run(self) -> Run:

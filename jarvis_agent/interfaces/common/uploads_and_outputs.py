@@ -24,7 +24,7 @@ from jarvis_agent.core.tasks.spec import Modality
 from jarvis_agent.core.text import map_texts
 from jarvis_agent.core.types import Frozen
 from jarvis_agent.execution.run import Run
-from jarvis_agent.interfaces.common.access import sign
+from jarvis_agent.interfaces.common.access import ApiKey
 from jarvis_agent.media.detect import detect_content, detect_media_type
 
 SWEEP_S = 60.0
@@ -173,7 +173,8 @@ class FileUrls:
     """Absolute URLs of the files of runs, for the client that sent a request."""
 
     def __init__(self, runs: Path, request: Request) -> None:
-        self._runs, self._request = runs, request
+        self._runs = runs
+        self._key: ApiKey | None = request.state.api_key
         # `base_url` lacks the path below which another application mounts this one.
         self._origin = str(request.base_url.replace(path=request.scope["root_path"].rstrip("/")))
         roots = "|".join(re.escape(str(root)) for root in (runs.absolute(), runs.resolve()))
@@ -186,8 +187,9 @@ class FileUrls:
     def to_urls(self, text: str) -> str:
         """Replace paths by URLs, which are signed if the server has keys."""
 
-        def url_of(path: re.Match[str]) -> str:
-            return self._origin + sign(f"/outputs/{path[1]}".replace("\\", "/"), self._request)
+        def url_of(match: re.Match[str]) -> str:
+            path = f"/outputs/{match[1]}".replace("\\", "/")
+            return self._origin + path + (f"?signature={self._key.sign(path)}" if self._key else "")
 
         return self._paths.sub(url_of, text)
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import orjson
 from fastapi import Request, Response
-from fastapi.exception_handlers import http_exception_handler
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
@@ -66,9 +65,12 @@ class ErrorReportingRoute(APIRoute):
 
 
 async def error_response(request: Request, error: Exception) -> Response:
-    """Return the response to an error of `STATUSES` outside of a stream."""
-    status, message = status_and_message(error)
-    return JSONResponse({"detail": message}, status)
+    """Return the response to an error outside of a stream."""
+    known = http_error_of(error)
+    content = {"detail": known.detail}
+    if "/v1/" in request.url.path:  # below it clients of OpenAI's read errors, also of an unknown route
+        content = openai_error(known.status_code, f"{request.method} {request.url.path}: {known.detail}")
+    return JSONResponse(content, known.status_code, known.headers)
 
 
 async def invalid_request_response(request: Request, error: RequestValidationError) -> Response:
@@ -80,47 +82,29 @@ async def invalid_request_response(request: Request, error: RequestValidationErr
     return Response(json.dumps({"detail": problems}), 422, media_type="application/json")
 
 
-async def database_error_response(request: Request, error: Exception) -> Response:
-    """Return the response while the database cannot be reached or written, or after its file was deleted."""
-    _logger.warning("the database: %s", error)
-    if _is_disk_full(error):
-        return await error_response(request, error)
-    if isinstance(error, DatabaseFileError):
-        detail = "the database of this server is gone; the server must be started again"
-        return JSONResponse({"detail": detail}, 503)
-    detail = "the database of this server does not answer; nothing is lost, try again in some seconds"
-    return JSONResponse({"detail": detail}, 503, headers={"Retry-After": "5"})
-
-
-async def http_error_response(request: Request, error: HTTPException) -> Response:
-    """Return the response to an HTTPException. FastAPI raises one if it cannot store the files of a form."""
-    if _is_disk_full(error):
-        return await error_response(request, error)
-    if "/v1/" in request.url.path:  # below it clients of OpenAI's read errors, also of an unknown route
-        content = openai_error(error.status_code, f"{request.method} {request.url.path}: {error.detail}")
-        return JSONResponse(content, error.status_code, error.headers)
-    return await http_exception_handler(request, error)
-
-
 EXCEPTION_HANDLERS: dict[int | type[Exception], Any] = {
-    **dict.fromkeys(STATUSES, error_response),
-    **dict.fromkeys(DATABASE_ERRORS, database_error_response),
+    **dict.fromkeys((*STATUSES, *DATABASE_ERRORS, HTTPException), error_response),
     RequestValidationError: invalid_request_response,
-    HTTPException: http_error_response,
 }
 
 
-def status_and_message(error: Exception, what: str = "a request") -> tuple[int, str]:
-    """The HTTP status of an error and its message for clients. What is not their business is only logged."""
-    if _is_disk_full(error):
-        return 507, "the disk of the server is full; try again later"
+def http_error_of(error: Exception, what: str = "a request") -> HTTPException:
+    """An error with its status and its message for clients. What is not their business is only logged."""
+    if _is_disk_full(error):  # FastAPI raises an HTTPException if it cannot store the files of a form
+        return HTTPException(507, "the disk of the server is full; try again later")
     if isinstance(error, HTTPException):
-        return error.status_code, str(error.detail)
+        return error
+    if isinstance(error, DATABASE_ERRORS):
+        _logger.warning("the database: %s", error)
+        if isinstance(error, DatabaseFileError):
+            return HTTPException(503, "the database of this server is gone; the server must be started again")
+        why = "the database of this server does not answer; nothing is lost, try again in some seconds"
+        return HTTPException(503, why, {"Retry-After": "5"})
     for kind, status in STATUSES.items():
         if isinstance(error, kind):
-            return status, public_message(error)
+            return HTTPException(status, public_message(error))
     _logger.error("%s failed", what, exc_info=error)
-    return 500, "Internal Server Error"
+    return HTTPException(500, "Internal Server Error")
 
 
 def _is_disk_full(error: BaseException | None) -> bool:
@@ -142,8 +126,9 @@ async def _with_messages(events: AsyncIterable[Any]) -> AsyncIterator[Any]:
             else:
                 yield event
     except tuple(STATUSES) as error:
-        status, message = status_and_message(error)
-        yield {"event": "error", "data": json.dumps({"status_code": status, "message": message})}
+        known = http_error_of(error)
+        content = {"status_code": known.status_code, "message": known.detail}
+        yield {"event": "error", "data": json.dumps(content)}
     except Exception:
         if bare is not None:
             yield bare

@@ -39,7 +39,7 @@ from jarvis_agent.interfaces.common.access import openai_error
 from jarvis_agent.interfaces.common.limits import unless_disconnected
 from jarvis_agent.interfaces.common.progress import format_event
 from jarvis_agent.interfaces.common.uploads_and_outputs import FileUrls
-from jarvis_agent.interfaces.server.errors import status_and_message
+from jarvis_agent.interfaces.server.errors import http_error_of
 from jarvis_agent.interfaces.server.workspaces import Own
 from jarvis_agent.response.markdown import lines_with_markup, to_markdown
 
@@ -152,8 +152,8 @@ def openai_error_of(error: Exception) -> tuple[int, dict[str, Any]]:
     elif isinstance(error, NoCandidateError | MissingExtraError):
         status, message = 404, public_message(error)
     else:
-        status, message = status_and_message(error)
-        status = 400 if status == 422 else status
+        known = http_error_of(error)
+        status, message = 400 if known.status_code == 422 else known.status_code, known.detail
     code = {404: "model_not_found", 429: "rate_limit_exceeded"}.get(status, "")
     return status, openai_error(status, message, code, param)
 

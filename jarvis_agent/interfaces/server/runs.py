@@ -36,7 +36,7 @@ from jarvis_agent.interfaces.common.access import thread_of
 from jarvis_agent.interfaces.common.locks import BusyError, digest
 from jarvis_agent.interfaces.common.uploads_and_outputs import SWEEP_S, PublicNames
 from jarvis_agent.interfaces.server.database import DATABASE_ERRORS, Database, Namespace
-from jarvis_agent.interfaces.server.errors import RunSerializer, status_and_message
+from jarvis_agent.interfaces.server.errors import RunSerializer, http_error_of
 from jarvis_agent.interfaces.server.workspaces import THREAD_HEADER, Workspace, public_names
 from jarvis_agent.media.access import AccessPolicy, name_errors
 
@@ -120,8 +120,7 @@ class RunRecords:
     def __init__(self, database: Database, names: PublicNames | None = None) -> None:
         """`names` are what clients see in place of paths."""
         self._database = database
-        self._names = names or PublicNames({})
-        self._serializer = RunSerializer(self._names)
+        self._to_json = RunSerializer(names or PublicNames({})).dumps
 
     async def save(self, owner: str, info: RunInfo) -> None:
         """Store a run, without its Run."""
@@ -144,24 +143,25 @@ class RunRecords:
         """A run with its Run, if it is done."""
         row = await self._database.get(_RESULTS, info.id) if info.status == "done" else None
         run = orjson.Fragment(row.value["json"] if row else "null")
-        return orjson.dumps({**self._names.of(info.model_dump(mode="json")), "run": run})
+        return self._to_json({**info.model_dump(mode="json"), "run": run})
 
     async def record(
         self, run: str, events: AsyncGenerator[Event, None], on_stored: Callable[[], None]
     ) -> Run | None:
         """Store the events of a run as they come, and its Run, which is returned."""
-        place, result, to_json = 0, None, self._serializer.dumps
+        place, result = 0, None
         while earlier := await self.events(run, place):
             place += len(earlier)
         async with aclosing(batches(events, 0.1)) as gathered:
             async for batch in gathered:
-                if rows := [[event.kind, to_json(event).decode()] for event in batch if event.run is None]:
+                unfinished = [event for event in batch if event.run is None]
+                if rows := [[event.kind, self._to_json(event).decode()] for event in unfinished]:
                     await self._database.put(("events", run), str(place), {"events": rows})
                     place += len(rows)
                     on_stored()
                 result = batch[-1].run if batch else result
         if result is not None:
-            await self._database.put(_RESULTS, run, {"json": to_json(result).decode()})
+            await self._database.put(_RESULTS, run, {"json": self._to_json(result).decode()})
         return result
 
     async def events(self, run: str, place: int) -> list[tuple[str, str]]:
@@ -349,26 +349,34 @@ class StartedRuns:
         done = Run.model_validate(orjson.loads(await self.records.to_json(info))["run"])
         await asyncio.to_thread(done.rate, task, good=good, owner=owner)
 
-    async def events(self, owner: str, run: str, after: int = 0) -> AsyncIterator[tuple[int, str, str]]:
-        """The number, kind and JSON of each event after `after`, until the run stops. Raises as `find`."""
-        place = 0
-        while True:
-            task = self._tasks.get(run)
-            stored = task.stored if task else asyncio.Event()
-            info = await self.find(owner, run)  # Before the events: those before its end are stored then.
-            while rows := await self.records.events(run, place):
-                for kind, text in rows:
-                    place += 1
-                    if place > after:
-                        yield place, kind, text
-            goes_on = info.status == "interrupted" and info.resumptions < MAX_RESUMPTIONS
-            if info.status not in ACTIVE and not goes_on:
-                if task is not None:
+    async def events(self, owner: str, run: str, after: int) -> AsyncIterator[dict[str, str]]:
+        """The server-sent events of a run after the one with this number, until it stops; last its status.
+
+        Without a database the stream ends, and the client connects again.
+        """
+        place, goes_on = 0, True
+        try:
+            while goes_on:
+                task = self._tasks.get(run)
+                stored = task.stored if task else asyncio.Event()
+                info = await self.find(owner, run)  # Before the events: those before its end are stored then.
+                while rows := await self.records.events(run, place):
+                    for kind, text in rows:
+                        place += 1
+                        if place > after:
+                            yield {"id": str(place), "event": kind, "data": text}
+                goes_on = info.status in ACTIVE
+                goes_on |= info.status == "interrupted" and info.resumptions < MAX_RESUMPTIONS
+                if goes_on:
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(stored.wait(), BEAT_S)
+                elif task is not None:
                     await asyncio.wait([task.work])  # Its thread and its place are free then.
-                return
-            with suppress(TimeoutError):
-                async with asyncio.timeout(BEAT_S):
-                    await stored.wait()
+            info = await self.find(owner, run)
+            data = (await self.records.to_json(info)).decode()
+            yield {"id": f"{max(place, after)}:{info.status}", "event": "status", "data": data}
+        except DATABASE_ERRORS as error:
+            _logger.warning("the events of the run %s end: %s", run, error)
 
     async def _as_it_is(self, owner: str, info: RunInfo) -> RunInfo:
         name = thread_of(owner, info.thread)
@@ -408,7 +416,7 @@ class StartedRuns:
                 except DATABASE_ERRORS:
                     raise
                 except Exception as error:
-                    info = info.altered("failed", error=status_and_message(error, f"the run {info.id}")[1])
+                    info = info.altered("failed", error=http_error_of(error, f"the run {info.id}").detail)
                 await self.records.save(owner, info)
                 await self.records.end(info.id)
         except DATABASE_ERRORS as error:
@@ -540,7 +548,7 @@ async def follow_run(
     if status == info.status and status not in ACTIVE:
         return Response(status_code=204)
     after = int(seen) if seen.isdecimal() else 0
-    return EventSourceResponse(_server_sent(runs, owner, run, after), sep="\n")
+    return EventSourceResponse(runs.events(owner, run, after), sep="\n")
 
 
 @router.post("/{run}/cancel", status_code=202)
@@ -565,16 +573,3 @@ async def rate_run(run: str, body: Feedback, runs: Runs, owner: Owner) -> None:
 async def resume_run(run: str, runs: Runs, owner: Owner) -> RunInfo:
     """Continue an interrupted run. What has ended is not done again."""
     return await runs.resume(owner, run)
-
-
-async def _server_sent(runs: StartedRuns, owner: str, run: str, after: int) -> AsyncIterator[dict[str, str]]:
-    """The events of a run. Without a database the stream ends, and the client connects again."""
-    place = after
-    try:
-        async for place, kind, text in runs.events(owner, run, after):
-            yield {"id": str(place), "event": kind, "data": text}
-        info = await runs.find(owner, run)
-        data = (await runs.records.to_json(info)).decode()
-        yield {"id": f"{place}:{info.status}", "event": "status", "data": data}
-    except DATABASE_ERRORS as error:
-        _logger.warning("the events of the run %s end: %s", run, error)
