@@ -63,9 +63,6 @@ else:  # LangGraph, which injects it by its name, takes 0.5 s to import.
 MAX_PRODUCED = 1000
 """Files that a set of tools can read because it produced them: the latest, of all threads together."""
 
-Produced = deque[tuple[str, Resource]]
-"""The latest files that a set of tools has produced, each with its thread; "" where no thread exists."""
-
 
 class HFTaskTool(BaseTool):
     """One task type as a tool. It reads the working directory, `allowed_dirs` and `files`.
@@ -86,31 +83,22 @@ class HFTaskTool(BaseTool):
     settings: Settings | None = Field(default=None, exclude=True, repr=False)
     files: tuple[str, ...] = ()
     content: ContentForm = "text"
+    # The latest files that tools have produced, each with its thread; "" where no thread exists.
     produced: Any = Field(default_factory=lambda: deque(maxlen=MAX_PRODUCED), exclude=True, repr=False)
     response_format: Literal["content", "content_and_artifact"] = "content_and_artifact"
     handle_tool_error: Any = True
 
     @classmethod
-    def of(
-        cls,
-        spec: TaskSpec,
-        registry: ModelRegistry,
-        files: Sequence[str],
-        produced: Produced,
-        settings: Settings | None = None,
-        content: ContentForm = "text",
-    ) -> Self:
-        """The tool of a task type; tools that share `produced` read each other's files."""
+    def of(cls, runner: HFTaskRunner, **fields: Any) -> Self:
+        """The tool of a runner's task type; tools that share `produced` read each other's files."""
+        spec = runner.spec
         return cls(
             name=spec.name,
             description=spec.description,
             args_schema=args_schema_of(spec),
-            runner=HFTaskRunner(spec, registry),
-            settings=settings,
-            files=tuple(files),
-            content=content,
-            produced=produced,
+            runner=runner,
             metadata={"category": spec.category, "outputs": list(spec.outputs)},
+            **fields,
         )
 
     @property

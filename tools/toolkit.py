@@ -19,12 +19,13 @@ from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.sync import run_sync
 from jarvis_agent.core.tasks.registry import TASKS, known_task
+from jarvis_agent.execution.fallback import HFTaskRunner
 from jarvis_agent.llm.chat_model import resolve_model
 from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.llm.content import ContentForm
 from jarvis_agent.selection.model_registry import ModelRegistry
 from jarvis_agent.selection.sources.base import ModelSource
-from jarvis_agent.tools.hf_task_tool import MAX_PRODUCED, HFTaskTool, Produced
+from jarvis_agent.tools.hf_task_tool import MAX_PRODUCED, HFTaskTool
 
 
 def hf_tools(
@@ -73,9 +74,9 @@ def hf_tools(
     if available_only or (available_only is None and tasks is None):
         offered = run_sync(experts.available_tasks)
         specs = [spec for spec in specs if spec.name in offered]
-    produced: Produced = deque(maxlen=MAX_PRODUCED)
-    paths = [str(name) for name in names]
-    return [HFTaskTool.of(spec, experts, paths, produced, content=content) for spec in specs]
+    paths, produced = tuple(map(str, names)), deque[Any](maxlen=MAX_PRODUCED)
+    runners = [HFTaskRunner(spec, experts) for spec in specs]
+    return [HFTaskTool.of(runner, files=paths, produced=produced, content=content) for runner in runners]
 
 
 class JarvisToolkit(BaseToolkit):

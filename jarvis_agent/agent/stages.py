@@ -76,7 +76,7 @@ class PipelineStages:
         tools: dict[str, BaseTool] = {}
         for name, runner in (await self.runners()).items():
             if isinstance(runner, HFTaskRunner):
-                tools[name] = HFTaskTool.of(runner.spec, runner.registry, (), deque(maxlen=0), self.settings)
+                tools[name] = HFTaskTool.of(runner, settings=self.settings, produced=deque(maxlen=0))
             elif isinstance(runner, LangChainTask):
                 tools[name] = runner.tool
         return tools
