@@ -8,7 +8,7 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path, PureWindowsPath
 from typing import Any, BinaryIO
@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse
 
+from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.notes import limit_of
 from jarvis_agent.core.tasks.spec import Modality
@@ -129,13 +130,15 @@ async def output_response(directory: Path, run: str, name: str) -> FileResponse:
 
 
 class PublicNames:
-    """What clients see in place of paths: URLs of results, and names of uploads."""
+    """What clients see in place of paths: URLs of results, and names of uploads and of pinned models."""
 
-    def __init__(self, directories: Mapping[Path, str]) -> None:
-        """`directories` have the beginnings of the names of their files."""
+    def __init__(self, directories: Mapping[Path, str], agents: Iterable[JarvisAgent] = ()) -> None:
+        """`directories` have the beginnings of the names of their files; owners of agents pin models."""
+        pins = (pin.path for agent in agents for pin in agent.stages.registry.selector.pins.values())
+        pinned = dict.fromkeys((path.parent for path in pins if path), "")
         self._names = {
             str(form): name
-            for path, name in directories.items()
+            for path, name in {**directories, **pinned}.items()
             for form in (path.absolute(), path.resolve())
         }
 

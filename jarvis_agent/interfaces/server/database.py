@@ -108,12 +108,6 @@ def _key(name: str) -> int:
     return int(digest(name)[:16], 16) - 2**63
 
 
-async def _is_locked(connection: Any, key: int) -> bool:
-    """Try to take an advisory lock, which ends with the connection."""
-    cursor = await connection.execute("SELECT pg_try_advisory_lock(%s) AS locked", [key])
-    return bool((await cursor.fetchone())["locked"])
-
-
 Threads = FileThreads | PostgresThreads
 
 
@@ -245,7 +239,8 @@ async def _open_postgres(url: str, retention: float) -> AsyncIterator[Database]:
     }
     async with await psycopg.AsyncConnection.connect(url, **options) as connection:
         # Waiting inside PostgreSQL would be a deadlock with another process's CREATE INDEX CONCURRENTLY.
-        while not await _is_locked(connection, _key("setup")):  # noqa: ASYNC110 - it is another process's
+        taking = "SELECT WHERE pg_try_advisory_lock(%s)"
+        while not (await connection.execute(taking, [_key("setup")])).rowcount:  # noqa: ASYNC110 - it is another's
             await asyncio.sleep(0.1)
         await AsyncPostgresSaver(connection).setup()
         await AsyncPostgresStore(connection).setup()

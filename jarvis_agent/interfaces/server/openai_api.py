@@ -29,6 +29,7 @@ from sse_starlette import EventSourceResponse
 from starlette.exceptions import HTTPException
 
 from jarvis_agent.agent.memory import ChatMemory
+from jarvis_agent.core.concurrency import cancel_and_wait
 from jarvis_agent.core.content import message_text
 from jarvis_agent.core.context import ChatTurn
 from jarvis_agent.core.errors import MissingExtraError, NoCandidateError, public_message
@@ -171,7 +172,7 @@ def _usage(run: Run) -> dict[str, int]:
     return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
 
 
-async def start_stream(request: Request, work: Awaitable[_T]) -> asyncio.Future[_T]:
+async def start_stream(request: Request, work: Awaitable[_T]) -> asyncio.Task[_T]:
     """Start the work before a stream, and wait for it for a while.
 
     An error until then has an HTTP status of its own. Later, the client waits for the work in the stream,
@@ -189,7 +190,7 @@ async def start_stream(request: Request, work: Awaitable[_T]) -> asyncio.Future[
 
 
 async def _stream(
-    first: asyncio.Future[Event],
+    first: asyncio.Task[Event],
     events: AsyncGenerator[Event, None],
     urls: FileUrls,
     remember: Callable[[str], Awaitable[None]],
@@ -213,8 +214,7 @@ async def _stream(
                 yield chunk(role="assistant", content="")
                 event = await first
             finally:  # The client may have gone before it ends.
-                first.cancel()
-                await asyncio.wait([first])
+                await cancel_and_wait([first])
             while event.run is None:
                 results += [event.result] if event.result is not None else []
                 if event.kind == "token":

@@ -29,7 +29,7 @@ from pydantic import BaseModel, Field, field_validator
 from sse_starlette import EventSourceResponse
 from starlette.exceptions import HTTPException
 
-from jarvis_agent.core.concurrency import gather_limited, run_with_timeout
+from jarvis_agent.core.concurrency import cancel_and_wait, gather_limited, run_with_timeout
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import BadInputError, ConfigError, InputError, public_message
 from jarvis_agent.core.notes import as_public, limit_of
@@ -161,14 +161,13 @@ async def _transcribe(workspace: Workspace, model: str, file: UploadFile) -> tup
         await asyncio.to_thread(shutil.rmtree, path.parent, ignore_errors=True)
 
 
-async def _transcript_events(work: asyncio.Future[tuple[TaskResult, float]]) -> AsyncIterator[str]:
+async def _transcript_events(work: asyncio.Task[tuple[TaskResult, float]]) -> AsyncIterator[str]:
     """The data of the server-sent events of a transcript; no model here writes it in pieces."""
     try:
         try:
             result, _ = await work
         finally:  # The client may have gone before it ends.
-            work.cancel()
-            await asyncio.wait([work])
+            await cancel_and_wait([work])
         text = result.output["text"]
         yield json.dumps({"type": "transcript.text.delta", "delta": text})
         yield json.dumps({"type": "transcript.text.done", "text": text, "model": result.model})

@@ -27,7 +27,7 @@ from sse_starlette import EventSourceResponse
 
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.agent.approval import decision_of
-from jarvis_agent.core.concurrency import batches, repeating
+from jarvis_agent.core.concurrency import batches, cancel_and_wait, repeating
 from jarvis_agent.core.content import is_data_url
 from jarvis_agent.core.request import Request as AgentRequest
 from jarvis_agent.core.types import Frozen
@@ -249,10 +249,7 @@ class StartedRuns:
             async with watching, deleting:
                 yield self
         finally:
-            ending = [task.work for task in self._tasks.values()]
-            for task in ending:
-                task.cancel()
-            await asyncio.gather(*ending, return_exceptions=True)
+            await cancel_and_wait([task.work for task in self._tasks.values()])
 
     @asynccontextmanager
     async def claim(

@@ -84,12 +84,10 @@ Own = Annotated[Workspace, Depends(_workspace_of)]
 
 
 def public_names(workspaces: Mapping[str, Workspace]) -> PublicNames:
-    """What the clients of a server see in place of paths, also of the models that its owner pinned."""
+    """What the clients of a server see in place of paths."""
     names = {workspace.runs: "/outputs/" for workspace in workspaces.values()}
     names |= {workspace.uploads: "" for workspace in workspaces.values()}
-    selectors = (workspace.agent.stages.registry.selector for workspace in workspaces.values())
-    pinned = (pin.path.parent for selector in selectors for pin in selector.pins.values() if pin.path)
-    return PublicNames({**names, **dict.fromkeys(pinned, "")})
+    return PublicNames(names, [workspace.agent for workspace in workspaces.values()])
 
 
 def for_owner(config: dict[str, Any], request: Request) -> dict[str, Any]:

@@ -93,15 +93,10 @@ class StoredTurn(Frozen, from_attributes=True):
         """The turn of the page."""
         progress = RunProgress.of(self.run)
         progress.done = self.run if self.is_answered else None
-        return PageTurn(
-            self.request,
-            self.files,
-            agent,
-            progress,
-            trouble=None if self.trouble is None else errors.JarvisError(self.trouble),
-            is_stopped=not self.is_answered and self.trouble is None,
-            memory=self.memory,
-        )
+        turn = PageTurn(self.request, self.files, agent, progress, memory=self.memory)
+        turn.trouble = None if self.trouble is None else errors.JarvisError(self.trouble)
+        turn.is_stopped = not self.is_answered and self.trouble is None
+        return turn
 
 
 def stored_turns(file: Path) -> Iterator[StoredTurn]:
@@ -130,9 +125,7 @@ class Visitor:
         self._file = self.directory / CHAT_FILE
         self.turns = [turn.restored(agents[0]) for turn in stored_turns(self._file)]
         self._config = RunnableConfig(configurable={"thread_id": self.directory.name})
-        pins = agents[0].stages.registry.selector.pins.values()
-        pinned = (pin.path.parent for pin in pins if pin.path)
-        self._names = PublicNames(dict.fromkeys([self._uploads, *pinned], ""))
+        self._names = PublicNames({self._uploads: ""}, agents)
         self._run_folder = re.compile(rf"{re.escape(str(self._runs))}[/\\][\w-]+[/\\]")
 
     def clean(self, text: str) -> str:
@@ -253,9 +246,8 @@ class Visitor:
                 turn.is_stopped = True
                 raise
             except BusyError:
-                turn.trouble = errors.InputError(
-                    "another process works on this chat; open it again in a moment"
-                )
+                why = "another process works on this chat; open it again in a moment"
+                turn.trouble = errors.InputError(why)
             except Exception as error:
                 if not isinstance(error, errors.JarvisError):
                     logger.error("a run of the page failed: %s", errors.format_traceback(error))
