@@ -20,7 +20,7 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import Arg
 from jarvis_agent.core.types import Resource
-from jarvis_agent.interfaces.experts.hub_api import SentFile, bind, write_response
+from jarvis_agent.interfaces.experts.hub_api import bind, write_response
 from jarvis_agent.media.store import ResourceStore
 
 KEY = "a-key-for-tests"
@@ -139,9 +139,9 @@ async def test_the_name_of_a_sent_file_stays_and_fits_into_a_directory(tmp_path:
 @pytest.mark.parametrize("mime", ["application/x-www-form-urlencoded", "text/csv", "text/plain", ""])
 async def test_a_table_is_read_as_such_whatever_type_a_program_sends(mime: str, tmp_path: Path) -> None:
     store = ResourceStore(Settings(), directory=tmp_path)
-    table = await bind(Arg("table", "table"), SentFile(b"a,b\n1,2\n", mime), store)
+    table = await bind(Arg("table", "table"), (mime, b"a,b\n1,2\n"), store)
     assert (table.kind, table.path) == ("table", tmp_path / "table.csv")
-    tabs = SentFile(b"a\tb\n1\t2\n", "text/tab-separated-values")
+    tabs = ("text/tab-separated-values", b"a\tb\n1\t2\n")
     assert (await bind(Arg("table", "table"), tabs, store)).path == tmp_path / "table.tsv"
 
 

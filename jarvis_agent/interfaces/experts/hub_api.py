@@ -50,22 +50,13 @@ class InferenceRequest:
     parameters: str = "{}"
 
 
-@dataclass(frozen=True, slots=True)
-class SentFile:
-    """A file of a request."""
-
-    content: bytes
-    mime: str
-    name: str = ""
-
-
 def read_fields(request: InferenceRequest) -> Fields:
     """The fields of a request by name. Blocks. Raises BadInputError: no JSON, or too many values."""
     is_object = request.body[:64].lstrip()[:1] in (b"{", b"") and not request.mime.startswith("text/csv")
     try:
         parameters = dict(json.loads(request.parameters))
         if not is_object and "json" not in request.mime:
-            return {**parameters, "inputs": SentFile(request.body, request.mime)}
+            return {**parameters, "inputs": (request.mime, request.body)}
         if excess := json_excess(request.body):
             raise BadInputError(excess)
         fields = json.loads(request.body or b"{}")
@@ -107,25 +98,23 @@ async def bind(arg: Arg, value: Any, store: ResourceStore) -> Any:
 
 
 def _write(arg: Arg, value: Any, store: ResourceStore) -> Path:
-    """The path of a file that was sent, as it is, as base64 or, for a table, as columns."""
-    new_path, limit = store.directory.new_path, store.settings.max_file_bytes
+    """The path of a file that was sent: media type and content, base64 or, for a table, columns."""
+    new_path, limit, stem = store.directory.new_path, store.settings.max_file_bytes, arg.name
     try:
         if isinstance(value, dict):
-            write_table(path := new_path(".csv", arg.name), value)
+            write_table(path := new_path(".csv", stem), value)
             return path
-        if isinstance(value, str):
-            named = _FILE_NAME.match(value)
-            mime, content = read_file_data(value, "", limit)
-            value = SentFile(content, mime, unquote(named[1]) if named else "")
-        is_csv = arg.kind == "table" and value.mime != "text/tab-separated-values"
-        name, mime = Path(value.name), "text/csv" if is_csv else value.mime  # content of its own goes before
+        if isinstance(value, str) and (named := _FILE_NAME.match(value)):
+            stem = Path(unquote(named[1])).stem[:60] or stem
+        mime, content = value if isinstance(value, tuple) else read_file_data(value, "", limit)
     except (TypeError, ValueError, AttributeError, InputError) as error:
         form = "{name} is base64 or columns, not a path or URL: {reason}"
         raise BadInputError(form, name=arg.name, reason=describe_error(error)) from error
-    if len(value.content) > limit:
-        raise InputError(f"{arg.name} has {len(value.content):,} bytes, more than {limit:,}")
-    path = new_path(detect_suffix(value.content, mime), name.stem[:60] or arg.name)
-    path.write_bytes(value.content)
+    if len(content) > limit:
+        raise InputError(f"{arg.name} has {len(content):,} bytes, more than {limit:,}")
+    is_csv = arg.kind == "table" and mime != "text/tab-separated-values"  # content of its own goes before
+    path = new_path(detect_suffix(content, "text/csv" if is_csv else mime), stem)
+    path.write_bytes(content)
     return path
 
 
