@@ -9,7 +9,8 @@ import secrets
 import shutil
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
 from pathlib import Path, PureWindowsPath
 from typing import Any, BinaryIO
 from urllib.parse import quote
@@ -19,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse
 
 from jarvis_agent.agent.agent import JarvisAgent
+from jarvis_agent.core.concurrency import repeating
 from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.notes import limit_of
 from jarvis_agent.core.tasks.spec import Modality
@@ -98,6 +100,17 @@ def delete_expired(directory: Path, seconds: float) -> None:
                 shutil.rmtree(folder, ignore_errors=True)
         except FileNotFoundError:
             continue  # It changed meanwhile, so it is in use.
+
+
+def deleting_expired(kept: Mapping[Path, float]) -> AbstractAsyncContextManager[None]:
+    """Delete old folders within the block: in each directory, and a level below; `kept` are seconds."""
+
+    def delete() -> None:
+        for directory, seconds in kept.items():
+            for folder in (directory, *directory.glob("*/")):
+                delete_expired(folder, seconds)
+
+    return repeating(partial(asyncio.to_thread, delete), SWEEP_S, "the deletion of files")
 
 
 def find_output(directory: Path, run: str, name: str) -> FileResponse | None:

@@ -34,7 +34,7 @@ from starlette.routing import Route
 
 from jarvis_agent import __version__
 from jarvis_agent.agent.agent import JarvisAgent
-from jarvis_agent.core.concurrency import repeating, run_in_daemon_thread
+from jarvis_agent.core.concurrency import run_in_daemon_thread
 from jarvis_agent.core.errors import JarvisError, public_message
 from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.core.types import Resource
@@ -308,14 +308,9 @@ def make_http_app(agent: JarvisAgent, settings: ServerSettings) -> Starlette:
         for owner in owners_of(settings)
     }
 
-    def delete_files() -> None:
-        for folder in (base, *base.glob("*/")):
-            outputs.delete_expired(folder, settings.run_retention(agent.settings))
-
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        delete = partial(asyncio.to_thread, delete_files)
-        deletion = repeating(delete, outputs.SWEEP_S, "the deletion of files")
+        deletion = outputs.deleting_expired({base: settings.run_retention(agent.settings)})
         async with agent, deletion, AsyncExitStack() as running:
             for manager in managers.values():
                 await running.enter_async_context(manager.run())

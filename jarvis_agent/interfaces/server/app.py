@@ -19,7 +19,6 @@ from langserve import add_routes
 from jarvis_agent import __version__
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.agent.memory import ChatMemory
-from jarvis_agent.core.concurrency import repeating
 from jarvis_agent.core.errors import InputError, public_message
 from jarvis_agent.core.request import Request as AgentRequest
 from jarvis_agent.core.settings import ServerSettings
@@ -27,7 +26,7 @@ from jarvis_agent.execution.run import Run
 from jarvis_agent.interfaces.common import metrics
 from jarvis_agent.interfaces.common.access import LOCAL, add_middleware, owners_of
 from jarvis_agent.interfaces.common.limits import BodyLimit, RunLimits
-from jarvis_agent.interfaces.common.uploads_and_outputs import SWEEP_S, Upload, output_response
+from jarvis_agent.interfaces.common.uploads_and_outputs import Upload, deleting_expired, output_response
 from jarvis_agent.interfaces.server import openai_api, openai_tasks, runs, tool_routes, workspaces
 from jarvis_agent.interfaces.server.database import open_database
 from jarvis_agent.interfaces.server.errors import EXCEPTION_HANDLERS, ErrorReportingRoute, RunSerializer
@@ -64,7 +63,7 @@ def create_app(agent: JarvisAgent, settings: ServerSettings | None = None, *, pr
     observed = agent.copy(observer=metrics.observe_run)
     owned = workspaces.make_workspaces(observed, owners_of(server), server.max_upload_bytes)
     limits, outputs, kept = RunLimits(server), agent.settings.output_dir, server.run_retention(agent.settings)
-    delete = partial(asyncio.to_thread, workspaces.delete_expired_files, agent, server)
+    stored = dict(zip(workspaces.directories(agent), (kept, server.retention), strict=True))
     parts: dict[str, HealthCheck] = {"files": partial(asyncio.to_thread, check_writable, outputs)}
 
     @asynccontextmanager
@@ -73,7 +72,7 @@ def create_app(agent: JarvisAgent, settings: ServerSettings | None = None, *, pr
             agent,
             open_database(server.checkpoints, outputs, kept) as database,
             runs.StartedRuns(database, owned, limits.hold).watched() as started,
-            repeating(delete, SWEEP_S, "the deletion of files"),
+            deleting_expired(stored),
         ):
             app.state.runs, parts["database"] = started, database.check
             yield

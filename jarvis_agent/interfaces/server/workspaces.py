@@ -9,14 +9,8 @@ from typing import Annotated, Any, cast
 from fastapi import Depends, HTTPException, Request, UploadFile
 
 from jarvis_agent.agent.agent import JarvisAgent
-from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.interfaces.common.access import thread_of
-from jarvis_agent.interfaces.common.uploads_and_outputs import (
-    PublicNames,
-    Upload,
-    delete_expired,
-    save_upload,
-)
+from jarvis_agent.interfaces.common.uploads_and_outputs import PublicNames, Upload, save_upload
 
 THREAD_HEADER = "X-Thread-Id"
 """The request header with the id of the chat."""
@@ -49,7 +43,7 @@ class Workspace:
             raise HTTPException(507, f"the file could not be stored: {error.strerror or error}") from error
 
 
-def _directories(agent: JarvisAgent) -> tuple[Path, Path]:
+def directories(agent: JarvisAgent) -> tuple[Path, Path]:
     """The directories of all owners' runs, and of their uploads."""
     outputs = agent.settings.output_dir.absolute()
     return outputs / "served", outputs / "uploads"
@@ -59,20 +53,12 @@ def make_workspaces(agent: JarvisAgent, owners: Iterable[str], max_stored: int) 
     """Return the workspace of each owner. Their agents share the models of `agent`."""
     workspaces = {}
     for owner in owners:
-        runs, uploads = (directory / owner for directory in _directories(agent))
+        runs, uploads = (directory / owner for directory in directories(agent))
         own = agent.copy(checkpointer=False, settings={"output_dir": runs})
         stateful = own.copy(restricted_to=[uploads], approve=agent.approve)
         stateless = own.copy(restricted_to=[uploads, runs])
         workspaces[owner] = Workspace(uploads, max_stored, runs, stateful, stateless)
     return workspaces
-
-
-def delete_expired_files(agent: JarvisAgent, server: ServerSettings) -> None:
-    """Delete old runs and uploads, also those of revoked keys. Blocks."""
-    kept = (server.run_retention(agent.settings), server.retention)
-    for directory, seconds in zip(_directories(agent), kept, strict=True):
-        for folder in directory.glob("*/"):
-            delete_expired(folder, seconds)
 
 
 async def _workspace_of(request: Request) -> Workspace:
