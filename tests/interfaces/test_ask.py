@@ -172,7 +172,7 @@ def test_ctrl_c_stops_the_request_and_not_the_chat(
     assert terminal.chat(agent)
     out, err = capsys.readouterr()
     assert [request["input"] for request, _ in agent.requests] == ["first", "second"]
-    assert out.startswith("0 image-to-text: a cat\n")
+    assert out.startswith("What can be seen in cat.jpg: a cat\n")
     assert "Done." in out
     assert "Ctrl-D or /quit ends the chat." in err
 
@@ -202,7 +202,7 @@ def test_an_interrupted_run_prints_finished_results(
         if as_json:
             assert len(Run.model_validate_json(out).results) == results
         else:
-            assert (out, "Interrupted." in err) == ("0 image-to-text: a cat\n" * results, True)
+            assert (out, "Interrupted." in err) == ("What can be seen in cat.jpg: a cat\n" * results, True)
 
 
 @pytest.mark.parametrize("word", ["/quit", "quit", "/exit", "exit"])

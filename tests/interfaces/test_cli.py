@@ -195,7 +195,7 @@ def test_an_interrupted_request_exits_130(use: Use, tmp_path: Path) -> None:
     agent = use(a_run(tmp_path / "a.wav"), interrupt_after=8)
     result = jarvis("x y")
     assert result.exit_code == 130
-    assert result.stdout == "0 image-to-text: a cat\n"
+    assert result.stdout == "What can be seen in cat.jpg: a cat\n"
     assert agent.closed
 
 
@@ -216,7 +216,7 @@ def test_an_interrupted_request_does_not_wait_for_what_cannot_be_stopped() -> No
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=60
     )
-    assert (done.returncode, done.stdout) == (130, "0 image-to-text: a cat\n")
+    assert (done.returncode, done.stdout) == (130, "What can be seen in cat.jpg: a cat\n")
 
 
 def test_plan_only_prints_the_plan_and_exits_1_if_it_is_empty(use: Use) -> None:

@@ -5,16 +5,15 @@ import json
 from pathlib import Path
 
 import pytest
-from fake_agent import CAPTION, SPEECH, a_run, done, drawn, events_of, failed
+from fake_agent import CAPTION, SPEECH, a_run, drawn, events_of, failed
 
 from jarvis_agent.backends import jobs
 from jarvis_agent.core.text import clean, clean_json
-from jarvis_agent.core.types import Attempt, Resource, Selection, Task, TaskResult
-from jarvis_agent.execution.run import Event, Run
+from jarvis_agent.core.types import Attempt, Selection, Task, TaskResult
+from jarvis_agent.execution.run import Event
 from jarvis_agent.interfaces.common.progress import (
     RunProgress,
     echo_json,
-    finished_work,
     format_event,
     make_console,
     plan_tree,
@@ -162,18 +161,6 @@ def test_the_run_of_the_progress_is_what_is_known_so_far(tmp_path: Path) -> None
     for event in list(events_of(run))[:-1]:
         progress.update(event)
     assert progress.run == run.model_copy(update={"usage": {}, "timings": {}})
-
-
-def test_finished_work_lists_texts_and_paths(tmp_path: Path) -> None:
-    run = Run(
-        results=[
-            done(CAPTION, Resource(kind="text", text="a \x1b[1mcat")),
-            done(SPEECH, Resource(kind="audio", path=tmp_path / "a.wav")),
-            failed(Task(task="translation", id=2), "no"),
-        ]
-    )
-    listed = ["0 image-to-text: a cat", f"1 text-to-speech: {tmp_path / 'a.wav'}"]
-    assert finished_work(run).splitlines() == listed
 
 
 def test_a_console_that_is_no_terminal_does_not_break_lines(capsys: pytest.CaptureFixture[str]) -> None:

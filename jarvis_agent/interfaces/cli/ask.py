@@ -43,13 +43,13 @@ from jarvis_agent.interfaces.common.progress import (
     RunProgress,
     answered,
     echo_json,
-    finished_work,
     format_event,
     make_console,
     plan_tree,
 )
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.response.markdown import to_markdown
+from jarvis_agent.response.report import describe_outcome
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -183,10 +183,12 @@ async def _show(events: AsyncGenerator[Event, None], request: str, *, as_json: b
         if as_json:
             echo_json(progress.run)
         else:
-            answer = clean(progress.run.answer)
-            is_shown = answer and sys.stdout.isatty()
-            if not is_shown and (finished := answer or finished_work(progress.run)):
-                typer.echo(relative_paths(finished))
+            run = progress.run
+            done = [result for result in run.results if result.status == "ok"]
+            outcome = describe_outcome(run.plan, done, progress.words) if done else ()
+            is_shown = run.answer and sys.stdout.isatty()
+            if not is_shown and (finished := run.answer or "\n\n".join(filter(None, outcome))):
+                typer.echo(relative_paths(clean(finished)))
             typer.echo("Interrupted.", err=True)
         raise
     return progress.done or Run()

@@ -234,14 +234,3 @@ def answered(run: Run) -> bool:
     # Tokens tell an answer from a failed call, but not every model reports them.
     has_chatted = chat is not None and (chat.output_tokens > 0 or chat.cached > 0 or not run.plan.notes)
     return has_chatted and not is_unavailable(run.plan)
-
-
-def finished_work(run: Run) -> str:
-    """Return the results of an interrupted run, one line each."""
-    lines = []
-    for result in run.results:
-        if result.status == "ok":
-            text = result.resource("text")
-            parts = [*map(str, result.paths()), *([text.as_text()] if text is not None else [])]
-            lines.append(f"{_name(result.task)}: {clean(', '.join(parts)) or 'done'}")
-    return "\n".join(lines)
