@@ -77,8 +77,8 @@ def detect_script(text: str) -> str | None:
 
 
 def brief_text(text: str, limit: int = 300) -> str:
-    """A text on one line, cut after at most `limit` characters, at the end of a word if one is near."""
-    line = " ".join(text.split())
+    """A clean text on one line, cut after at most `limit` characters, at the end of a word if one is near."""
+    line = " ".join(clean(text).split())
     if len(line) <= limit:
         return line
     space = line.rfind(" ", max(0, limit - 30), limit + 1)  # Chinese has none.

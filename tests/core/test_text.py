@@ -28,6 +28,7 @@ def test_surrogates_are_joined_or_replaced() -> None:
 def test_texts_are_shortened_on_one_line_at_the_end_of_a_word() -> None:
     assert [brief_text("one\ntwo three", limit) for limit in (300, 9)] == ["one two three", "one two …"]
     assert brief_text("a " + "物" * 500) == f"a {'物' * 298} …"
+    assert brief_text("\x1b[1mone\x07") == "one"
 
 
 def test_requests_resources_and_results_have_no_lone_surrogates() -> None:

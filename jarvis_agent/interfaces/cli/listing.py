@@ -14,8 +14,8 @@ from jarvis_agent.core.errors import NoCandidateError
 from jarvis_agent.core.notes import Note, template_of
 from jarvis_agent.core.tasks.registry import TASKS, find_task, known_task
 from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Candidate, Frozen, Task
-from jarvis_agent.interfaces.common.progress import shorten
 from jarvis_agent.selection.advice import LISTS_ALL
 from jarvis_agent.selection.model_registry import ModelRegistry
 from jarvis_agent.selection.placement import answers_of
@@ -224,4 +224,4 @@ def _table(title: str, *columns: str) -> Table:
 
 
 def _cell(text: str, length: int = 300) -> Text:
-    return Text(shorten(text, length))
+    return Text(brief_text(text, length))

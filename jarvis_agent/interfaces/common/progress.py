@@ -23,7 +23,7 @@ from rich.tree import Tree
 
 from jarvis_agent.backends.jobs import Activity
 from jarvis_agent.core.phrases import ENGLISH, Phrases
-from jarvis_agent.core.text import clean, clean_json
+from jarvis_agent.core.text import brief_text, clean, clean_json
 from jarvis_agent.core.types import Selection, Task, TaskResult
 from jarvis_agent.execution.run import Event, Run
 from jarvis_agent.planning.plan import Plan
@@ -41,12 +41,6 @@ STYLES: dict[State, tuple[str, str]] = {
     "skipped": ("–", "dim"),
 }
 """The icon of each state, and its style in a terminal."""
-
-
-def shorten(text: str, length: int) -> str:
-    """Return the cleaned text on one line of at most `length` characters."""
-    line = " ".join(clean(text).split())
-    return line if len(line) <= length else f"{line[: length - 1]}…"
 
 
 def make_console(*, stderr: bool = False) -> Console:
@@ -137,7 +131,7 @@ class RunProgress:
             nodes[row.task.id] = (parents[-1] if parents else tree).add(self._label(row))
         plan = [tree] if nodes else [] if self.is_planned else [Text("Planning …", "dim")]
         lines = [clean(str(each)) for each in list(self.activities)]
-        lines += [f"note: {shorten(self.words.translated(note), 300)}" for note in self.notes]
+        lines += [f"note: {brief_text(self.words.translated(note), 300)}" for note in self.notes]
         return Group(*plan, *(Text(line, "dim") for line in lines))
 
     def _label(self, row: TaskProgress) -> RenderableType:
@@ -162,7 +156,7 @@ def plan_tree(plan: Plan, words: Phrases = ENGLISH) -> RenderableType:
 
 
 def _name(task: Task) -> str:
-    return f"{task.id} {shorten(task.task, 60)}"
+    return f"{task.id} {brief_text(task.task, 60)}"
 
 
 def _after(task: Task, prefix: str) -> str:
@@ -175,20 +169,22 @@ def _details(row: TaskProgress, words: Phrases) -> Iterator[str]:
     if row.result is not None:
         failed = (attempt for attempt in row.result.attempts if not attempt.ok)
         failures = (f"{attempt.model} failed: {attempt.error}" for attempt in failed)
-        yield from (shorten(words.translated(line), 200) for line in (*failures, *row.result.notes))
+        yield from (brief_text(words.translated(line), 200) for line in (*failures, *row.result.notes))
         if row.result.error:
-            yield shorten(words.translated(row.result.error), 300)
+            yield brief_text(words.translated(row.result.error), 300)
 
 
 def _choice(used: str | None, selection: Selection, words: Phrases) -> str:
     """The chosen model with the reason, if there were others; a fallback that ran instead is named first."""
-    reason = "" if selection.chosen_by == "only" else f": {shorten(words.translated(selection.reason), 160)}"
-    chosen = shorten(selection.model, 80) + reason
-    return chosen if used in (None, selection.model) else f"{shorten(str(used), 80)}, in place of {chosen}"
+    reason = (
+        "" if selection.chosen_by == "only" else f": {brief_text(words.translated(selection.reason), 160)}"
+    )
+    chosen = brief_text(selection.model, 80) + reason
+    return chosen if used in (None, selection.model) else f"{brief_text(str(used), 80)}, in place of {chosen}"
 
 
 def _arguments(task: Task) -> str:
-    texts = {shorten(name, 20): shorten(str(value), 60) for name, value in task.args.items()}
+    texts = {brief_text(name, 20): brief_text(str(value), 60) for name, value in task.args.items()}
     return " ".join(f'{name}="{text}"' if " " in text else f"{name}={text}" for name, text in texts.items())
 
 
@@ -204,7 +200,7 @@ def format_event(event: Event, words: Phrases = ENGLISH) -> str | None:
 
 def _event_text(event: Event, words: Phrases) -> str | None:
     if event.kind == "planned" and event.plan is not None:
-        notes = "".join(f"; {shorten(words.translated(note), 300)}" for note in event.plan.notes)
+        notes = "".join(f"; {brief_text(words.translated(note), 300)}" for note in event.plan.notes)
         return f"plan complete, tasks: {len(event.plan.tasks)}{notes}"
     if event.task is None:
         return None
@@ -219,10 +215,10 @@ def _event_text(event: Event, words: Phrases) -> str | None:
         return choice and f"{name}: chose {choice}"
     if result is None:
         return None
-    error = shorten(words.translated(result.error or ""), 300)
+    error = brief_text(words.translated(result.error or ""), 300)
     if result.status == "skipped":
         return f"{name}: skipped, {error}"
-    model = f" by {shorten(result.model, 80)}" if result.model and result.attempts else ""
+    model = f" by {brief_text(result.model, 80)}" if result.model and result.attempts else ""
     return f"{name}: {result.status} in {_seconds(result)}{model}{f': {error}' if error else ''}"
 
 

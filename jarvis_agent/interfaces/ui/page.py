@@ -27,8 +27,8 @@ from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.phrases import phrases
 from jarvis_agent.core.settings import Policy, ServerSettings
 from jarvis_agent.core.sync import run_sync
+from jarvis_agent.core.text import brief_text
 from jarvis_agent.interfaces.common.access import ApiKey, add_host_checks
-from jarvis_agent.interfaces.common.progress import shorten
 from jarvis_agent.interfaces.common.uploads_and_outputs import delete_expired
 from jarvis_agent.interfaces.ui import views
 from jarvis_agent.interfaces.ui.visitor import CHAT_FILE, Visitor
@@ -394,7 +394,7 @@ def _title(file: Path) -> str:
     with file.open("rb") as lines:
         first = next(lines, b"")
     with suppress(ValueError, KeyError, TypeError, AttributeError):
-        return shorten(json.loads(first)["request"], 40) or "…"
+        return brief_text(json.loads(first)["request"], 40) or "…"
     return "…" if first else ""
 
 

@@ -18,8 +18,9 @@ from markdown_it import MarkdownIt
 from jarvis_agent.core.display import to_html
 from jarvis_agent.core.errors import JarvisError, public_message
 from jarvis_agent.core.phrases import phrases
+from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Task, TaskResult
-from jarvis_agent.interfaces.common.progress import STYLES, TaskProgress, shorten
+from jarvis_agent.interfaces.common.progress import STYLES, TaskProgress
 from jarvis_agent.interfaces.ui.visitor import PageTurn, Visitor, models_of
 from jarvis_agent.response.markdown import CODE, to_markdown
 
@@ -84,7 +85,7 @@ class ChatView:
         for number, turn in reversed(list(enumerate(turns[:-1]))):
             if not turn.progress.tasks:
                 continue
-            title = self._escape(self._text("earlier", request=shorten(turn.request, 60)))
+            title = self._escape(self._text("earlier", request=brief_text(turn.request, 60)))
             content = f"<summary>{title}</summary>{self.plan_of(number, turn)}"
             parts.append(f'<details class="earlier" data-task="{number}">{content}</details>')
         return "".join(parts)
@@ -245,8 +246,8 @@ class ChatView:
         title = self._text("summary", tasks=len(rows), done=done) if rows else self._text("planning")
         lines = []
         for row in rows:
-            what = escape(self._clean(self._told(turn, row, shorten(_model(row), 60))))
-            name = escape(shorten(title_of(row.task.id, row.task.task), 60))
+            what = escape(self._clean(self._told(turn, row, brief_text(_model(row), 60))))
+            name = escape(brief_text(title_of(row.task.id, row.task.task), 60))
             lines.append(f"{ICONS[self._state(turn, row)]} **{name}** {what}")
         metadata: dict[str, Any] = {"title": title, "status": "done" if turn.is_over else "pending"}
         if turn.is_answered:
@@ -339,7 +340,7 @@ def export_chat(visitor: Visitor, text: Texts) -> str:
         for number, turn in enumerate(visitor.turns)
         if turn.is_over
     ]
-    title = html.escape(shorten(visitor.turns[0].request, 80)) if turns else "Jarvis"
+    title = html.escape(brief_text(visitor.turns[0].request, 80)) if turns else "Jarvis"
     style = "".join((_DATA / name).read_text(encoding="utf-8") for name in ("page.css", "export.css"))
     return (
         f'<!doctype html><html><head><meta charset="utf-8"><title>{title}</title>'
