@@ -5,7 +5,6 @@ the Hub's metadata, writes a first reply with it, and stores the choice in the u
 """
 
 import errno
-import hashlib
 import os
 import re
 import shutil
@@ -14,6 +13,7 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from jarvis_agent.core.digests import file_sha256
 from jarvis_agent.core.errors import ConfigError, JarvisError, MissingExtraError, describe_error
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Frozen
@@ -210,9 +210,7 @@ class _HubFile(Frozen):
 
     def _check(self, path: Path) -> None:
         """Delete a file that is not the one of the Hub's metadata, and raise ConfigError."""
-        with path.open("rb") as file:
-            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-        if path.stat().st_size != self.size or sha256 != (self.sha256 or sha256):
+        if path.stat().st_size != self.size or (self.sha256 and file_sha256(path) != self.sha256):
             path.resolve().unlink()
             path.unlink(missing_ok=True)
             raise ConfigError(f"{self.file} was damaged and is deleted; run `jarvis setup` again")

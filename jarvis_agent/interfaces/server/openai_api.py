@@ -9,7 +9,6 @@ Source: https://platform.openai.com/docs/api-reference/chat
 """
 
 import asyncio
-import hashlib
 import json
 import re
 import secrets
@@ -38,6 +37,7 @@ from jarvis_agent.core.types import TaskResult
 from jarvis_agent.execution.run import Event, Run
 from jarvis_agent.interfaces.common.access import openai_error
 from jarvis_agent.interfaces.common.limits import unless_disconnected
+from jarvis_agent.interfaces.common.locks import digest
 from jarvis_agent.interfaces.common.progress import format_event
 from jarvis_agent.interfaces.common.uploads_and_outputs import FileUrls
 from jarvis_agent.interfaces.server.errors import http_error_of
@@ -99,8 +99,7 @@ def _recall(
 
 def _turn_key(owner: str, message: BaseMessage, answer: str) -> str:
     """What stands for a turn. Programs change the space in and around an answer."""
-    content = json.dumps([owner, message.content, answer.split()])
-    return hashlib.sha256(content.encode()).hexdigest()
+    return digest(json.dumps([owner, message.content, answer.split()]))
 
 
 def _without_file_list(message: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,6 @@ Chats are directories, named after a secret key that the browser keeps, the logi
 """
 
 import asyncio
-import hashlib
 import html
 import json
 import re
@@ -29,6 +28,7 @@ from jarvis_agent.core.settings import Policy, ServerSettings
 from jarvis_agent.core.sync import run_sync
 from jarvis_agent.core.text import brief_text
 from jarvis_agent.interfaces.common.access import ApiKey, add_host_checks
+from jarvis_agent.interfaces.common.locks import digest
 from jarvis_agent.interfaces.common.uploads_and_outputs import delete_expired
 from jarvis_agent.interfaces.ui import views
 from jarvis_agent.interfaces.ui.visitor import CHAT_FILE, Visitor
@@ -262,8 +262,7 @@ class Page:
         return self._open(request, key)
 
     def _find(self, key: str, name: str, request: gr.Request) -> Visitor:
-        owner = hashlib.sha256(repr((request.username, key)).encode()).hexdigest()
-        directory = self._directory / f"{owner}-{name}"
+        directory = self._directory / f"{digest(repr((request.username, key)))}-{name}"
         visitor = self._visitors.get(directory.name) or Visitor(self._agents, directory)
         self._visitors[directory.name] = visitor
         return visitor
