@@ -103,12 +103,14 @@ def delete_expired(directory: Path, seconds: float) -> None:
 
 
 def deleting_expired(kept: Mapping[Path, float]) -> AbstractAsyncContextManager[None]:
-    """Delete old folders within the block: in each directory, and a level below; `kept` are seconds."""
+    """Within the block, delete what owners have in directories, each of which keeps it so many seconds."""
 
     def delete() -> None:
         for directory, seconds in kept.items():
-            for folder in (directory, *directory.glob("*/")):
+            for folder in directory.glob("*/"):
                 delete_expired(folder, seconds)
+                with suppress(OSError):  # It holds something newer.
+                    folder.rmdir()
 
     return repeating(partial(asyncio.to_thread, delete), SWEEP_S, "the deletion of files")
 
