@@ -34,11 +34,7 @@ from pydantic import (
 from typing_extensions import TypedDict
 
 from jarvis_agent.backends.jobs import Activity, activities
-from jarvis_agent.core.concurrency import (
-    cancel_and_wait,
-    run_in_daemon_thread,
-    run_with_timeout,
-)
+from jarvis_agent.core.concurrency import repeating, run_in_daemon_thread, run_with_timeout
 from jarvis_agent.core.content import message_text
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import JarvisError
@@ -371,21 +367,18 @@ async def reporting(
         await adispatch_custom_event(EVENT, piece, config=config)
 
     running: list[Activity] = []
+    last: dict[int, str] = {}
 
-    async def watch() -> None:
-        last: dict[int, str] = {}
-        while True:
-            for work in [*running]:  # it grows meanwhile
-                if last.get(id(work)) != str(work):
-                    last[id(work)] = str(work)
-                    counts = {key: getattr(work, key) for key in ("done", "total") if hasattr(work, key)}
-                    await report(work.state, str(work), model=work.model, **counts)
-            await asyncio.sleep(_INTERVAL_S)
+    async def report_changes() -> None:
+        for work in [*running]:  # it grows meanwhile
+            if last.get(id(work)) != str(work):
+                last[id(work)] = str(work)
+                counts = {key: getattr(work, key) for key in ("done", "total") if hasattr(work, key)}
+                await report(work.state, str(work), model=work.model, **counts)
 
     token = activities.set(running)
-    watching = asyncio.create_task(watch())
     try:
-        yield report
+        async with repeating(report_changes, _INTERVAL_S, f"the report of {tool}"):
+            yield report
     finally:
         activities.reset(token)
-        await cancel_and_wait([watching])
