@@ -112,12 +112,11 @@ async def _stream(requests: AsyncIterator[Any], config: RunnableConfig) -> Async
     """
     agent: JarvisAgent = config["configurable"]["agent"]
     async for request in requests:
-        whole, before = Run(), list[Run]()
+        whole = Run()
         async with aclosing(agent.astream(request, config)) as chunks:
             async for chunk in chunks:
-                if before:
-                    yield before[0]
-                whole, before = whole + chunk, [chunk]
+                whole += chunk
+                yield chunk
         yield whole
 
 
