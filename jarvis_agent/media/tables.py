@@ -308,7 +308,8 @@ def _find_footer(rows: list[Row], apart: set[int], delimiter: str) -> int:
     """Where those of the last rows begin that are none, such as totals and sources."""
     for start in range(max(2, len(rows) - _FOOTER), len(rows)):
         above = rows[max(0, start - _SUMMED) : start]
-        if all(_is_footer(row, above, id(row) in apart, delimiter) for row in rows[start:]):
+        footer = rows[start:]  # what is below a total stands apart
+        if all(_is_footer(row, above, row is not footer[0] or id(row) in apart, delimiter) for row in footer):
             return start
     return len(rows)
 

@@ -130,6 +130,10 @@ def test_totals_titles_and_units_are_told_by_their_form(tmp_path: Path) -> None:
             "month": ["Q1 2026", "Q2 2026", "Q3 2026"],
             "n": [5, 6, 9],
         },
+        "city,n\nOslo,5\nRom,7\nBonn,9\nBern,1\nTotal,22\nSource: me,\n": {
+            "city": ["Oslo", "Rom", "Bonn", "Bern"],
+            "n": [5, 7, 9, 1],
+        },
         "月份,销售额\n2026年1月,5\n2026年2月,6\n合计,11\n": {
             "月份": ["2026年1月", "2026年2月"],
             "销售额": [5, 6],
