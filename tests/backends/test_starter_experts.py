@@ -166,6 +166,17 @@ async def test_an_uncertain_reading_is_noted(tmp_path: Path) -> None:
 
 
 @pytest.mark.starter
+async def test_of_an_animation_the_first_frame_is_read_and_said(tmp_path: Path) -> None:
+    from PIL import Image
+
+    with Image.open(PAGE) as page:
+        page.save(tmp_path / "slides.webp", save_all=True, append_images=[Image.new("RGB", page.size)])
+    async with JarvisAgent(settings=Settings(offline=True, output_dir=tmp_path)) as agent:
+        (result,) = (await agent.ainvoke(f"Read the text in {tmp_path / 'slides.webp'}")).results
+    assert result.notes == ["the first of 2 frames or pages was used"]
+
+
+@pytest.mark.starter
 async def test_a_cancelled_reading_stops_between_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     read = load_expert(STARTERS["PP-OCRv6-small"], SETTINGS)
     job = Job(

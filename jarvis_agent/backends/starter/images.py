@@ -102,8 +102,9 @@ def load_text_reader(weights: Path, settings: Settings) -> Expert:
 
     def expert(call: Call) -> dict[str, Any] | list[dict[str, Any]]:
         texts, printed, lines = list[str](), list[str](), list[dict[str, Any]]()
-        for frame in range(min(count := _count_pages(call), _MOST_PAGES)):
-            page = [line for part in _parts(call.image(frame=frame)) for line in _read(engine, *part)]
+        for number in range(min(count := _count_pages(call), _MOST_PAGES)):
+            image = call.image(frame=number if count > 1 else None)
+            page = [line for part in _parts(image) for line in _read(engine, *part)]
             rows = _rows(page)
             texts.append(running_text(_page(rows)))
             printed += [" ".join(line["text"] for line in row) for row in rows]
