@@ -219,7 +219,8 @@ class AccessPolicy:
         path = self._locate(name)
         if is_planned and (granted := self.find_end(str(path.absolute()))):
             return granted
-        is_listed = self._is_below_roots(path) and not (is_planned and "://" in name)
+        is_url = "://" in name.lower().removeprefix("file://")
+        is_listed = self._is_below_roots(path) and not (is_planned and is_url)
         if not (is_listed or (self._is_local and not is_planned)):
             refused = self._refused if is_planned else _REFUSED_IN_REQUEST
             advice = Note("JARVIS_ALLOWED_DIRS names directories that may be read")

@@ -171,7 +171,9 @@ def test_allowed_directories_are_read_beside_the_working_directory(
     album, other = (picture(tmp_path_factory.mktemp(name) / "b.png") for name in ("album", "other"))
     for settings in ({}, {"allowed_dirs": [album.parent]}):
         tool = tools_of(home, **settings)["image-to-text"]
-        assert [tool.invoke({"image": path}) for path in ("a.jpg", str(home / "a.jpg"))] == [CAPTION] * 2
+        paths = ("a.jpg", str(home / "a.jpg"), (home / "a.jpg").as_uri())
+        assert [tool.invoke({"image": path}) for path in paths] == [CAPTION] * 3
+        assert "may not read" in tool.invoke({"image": other.as_uri()})
         assert (tool.invoke({"image": str(album)}) == CAPTION) == bool(settings)
         assert f"may not read '{other}'" in tool.invoke({"image": str(other)})
 
