@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from itertools import chain
-from pathlib import Path
 from typing import Any, Literal
 
 from jarvis_agent.core.errors import BadInputError, InputError, MissingExtraError, UnsupportedError
@@ -80,20 +79,15 @@ def check_limits(resource: Resource) -> None:
         raise InputError(f"{resource.file_name} lasts {lasts}, longer than {limit}; give a part of it")
 
 
-def image_size(path: Path) -> tuple[int, int]:
-    """Width and height of an image in pixels by its header, not turned upright. Raises InputError."""
-    try:
-        with identified(path) as image:
-            return image.size
-    except BadInputError as error:
-        raise InputError(error.note) from error
-
-
 def _extent(resource: Resource) -> tuple[int, int, float]:
     """Width and height of pictures in pixels, and seconds; 0 for what a file lacks, or nothing reads."""
     path, kind = resource.path, resource.kind
     if path is not None and kind == "image":
-        return *image_size(path), 0.0
+        try:
+            with identified(path) as image:
+                return *image.size, 0.0
+        except BadInputError as error:
+            raise InputError(error.note) from error
     with suppress(MissingExtraError):
         if path is not None and kind == "video":
             with opened(path) as video:
