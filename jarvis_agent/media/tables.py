@@ -289,7 +289,9 @@ def _find_header(rows: list[Row], apart: set[int], width: int) -> int:
     is_title = gaps[full:] == [True] or spaced[full : full + 2] == [True, False]
     naming = (at for at in range(full + is_title, -1, -1) if _names(rows[at], rows[at + 1 :]))
     short = (at for at in range(full) if filled(rows[at]) >= max(2, width - 1) and not gaps[at])
-    return next(naming, next(short, 0 if "number" in map(_form, rows[full]) else full))
+    below = rows[full + 1 : full + 1 + _SAMPLE]
+    is_data = "number" in map(_form, rows[full]) and (not below or _is_row(rows[full], below, _forms(below)))
+    return next(naming, next(short, 0 if is_data else full))
 
 
 def _is_row(header: Row, below: list[Row], forms: list[str]) -> bool:

@@ -154,6 +154,17 @@ def test_totals_titles_and_units_are_told_by_their_form(tmp_path: Path) -> None:
             "men": [5, 7],
             "women": [6, 8],
         },
+        "People\n,2020,2021\nOslo,5,6\nRom,7,8\n": {
+            "": ["Oslo", "Rom"],
+            "2020": [5, 7],
+            "2021": [6, 8],
+        },
+        "Source\n\nland,1,2,3\nOslo,5,6,0\nRom,7,8,0\n": {
+            "land": ["Oslo", "Rom"],
+            "1": [5, 7],
+            "2": [6, 8],
+            "3": [0, 0],
+        },
         "People,,\nname,city,job\nAnn,Oslo,cook\nBob,Rome,poet\n": {
             "name": ["Ann", "Bob"],
             "city": ["Oslo", "Rome"],
