@@ -116,6 +116,18 @@ async def test_images_and_sounds_in_replies_are_read(
         await run(speech)
 
 
+async def test_a_provider_is_told_the_weights_of_an_adapter(hub: HubDouble, tmp_path: Path) -> None:
+    served = {"fal-ai": {"providerId": "fal-ai/flux-lora", "adapterWeightsPath": "ink.safetensors"}}
+    hub.add_model("org/model", pipeline_tag="text-to-image", providers=served)
+    hub.answer("/fal-ai/", body={"images": [{"url": f"{hub.url}/files/a.png"}]})
+    hub.answer("/files/a.png", body=png((8, 6)))
+    model = candidate("text-to-image", "fal-ai")
+    assert (await run(call_of("text-to-image", tmp_path, model, text="a cat"))).size == (8, 6)
+    [request] = [request for request in hub.requests if request.method == "POST"]
+    assert request.path.endswith("/fal-ai/flux-lora")
+    assert request.json["loras"][0]["path"].endswith("org/model/resolve/main/ink.safetensors")
+
+
 async def test_videos_are_written_to_files(hub: HubDouble, tmp_path: Path) -> None:
     hub.add_model("org/model", pipeline_tag="text-to-video", providers={"novita": {}})
     hub.answer("/novita/", body={"video": {"video_url": f"{hub.url}/files/v.mp4"}})
