@@ -6,7 +6,7 @@ appear in it as paths. A task without an own adapter uses the adapter of its fir
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, BeforeValidator, Field, FiniteFloat, conlist
@@ -248,25 +248,36 @@ _Number = Annotated[FiniteFloat, BeforeValidator(_single), AfterValidator(lambda
 _Numbers = Annotated[list[_Number], BeforeValidator(to_list), Field(min_length=1)]
 
 
-def labelled_rows(raw: Any, call: Call) -> Adapted:
-    """{predictions: a label a row, probabilities: a list a row or None}: the labels, and the table."""
-    cells, labels = _predictions(raw, _Label, call)
-    added: dict[str, list[Any]] = {"prediction": labels}
-    if (probabilities := raw.get("probabilities")) is not None:
-        rows = _sized(probabilities, _Numbers, len(labels), "probabilities for each row")
-        added["probability"] = [max(row) for row in rows]
-    counts = ", ".join(f"{count} {label}" for label, count in Counter(sorted(labels)).most_common())
-    file = _save_with(cells, added, call)
-    return Adapted(labels, f"{quantity(len(labels), 'row')}: {counts}", (file,))
+def predicted_rows(form: Any, describe: Callable[[list[Any]], str]) -> Adapter:
+    """The adapter of {predictions: one a row, probabilities: a list a row or None}: them, and the table."""
+
+    def adapter(raw: Any, call: Call) -> Adapted:
+        if not isinstance(raw, Mapping) or "predictions" not in raw:
+            raise UnexpectedError("{predictions}")
+        # As it was written; its notes were made when the model read it.
+        table: dict[str, list[Any]] = dict(read_table(call.inputs["table"].path).cells)
+        count = len(next(iter(table.values())))
+        rows = quantity(count, "row")
+        values = _sized(raw["predictions"], form, count, f"one prediction for each of {rows}")
+        added = {"prediction": values}
+        if (probabilities := raw.get("probabilities")) is not None:
+            weights = _sized(probabilities, _Numbers, count, "probabilities for each row")
+            added["probability"] = [max(row) for row in weights]
+        for name, column in added.items():
+            while name in table:
+                name += "_new"
+            table[name] = column
+        return Adapted(values, f"{rows}: {describe(values)}", (_save(table, call),))
+
+    return adapter
 
 
-def numbered_rows(raw: Any, call: Call) -> Adapted:
-    """{predictions: a number a row}: the numbers, and the table with a column `prediction`."""
-    cells, values = _predictions(raw, _Number, call)
-    mean = sum(values) / len(values)
-    summary = f"from {min(values):.4g} to {max(values):.4g}, {mean:.4g} on average"
-    file = _save_with(cells, {"prediction": values}, call)
-    return Adapted(values, f"{quantity(len(values), 'row')}: {summary}", (file,))
+def _counts(labels: list[str]) -> str:
+    return ", ".join(f"{count} {label}" for label, count in Counter(sorted(labels)).most_common())
+
+
+def _range(values: list[float]) -> str:
+    return f"from {min(values):.4g} to {max(values):.4g}, {sum(values) / len(values):.4g} on average"
 
 
 def forecast(raw: Any, call: Call) -> Adapted:
@@ -286,29 +297,9 @@ def forecast(raw: Any, call: Call) -> Adapted:
     return Adapted(rows, f"{quantity(steps, 'step')} ahead: {', '.join(parts)}", (_save(table, call),))
 
 
-def _predictions(raw: Any, form: Any, call: Call) -> tuple[Mapping[str, list[str]], list[Any]]:
-    """The table of the call as it was written, and the prediction for each of its rows."""
-    if not isinstance(raw, Mapping) or "predictions" not in raw:
-        raise UnexpectedError("{predictions}")
-    cells = read_table(call.inputs["table"].path).cells  # its notes were made when the model read it
-    count = len(next(iter(cells.values())))
-    what = f"one prediction for each of {quantity(count, 'row')}"
-    return cells, _sized(raw["predictions"], form, count, what)
-
-
 def _sized(values: Any, form: Any, length: int, what: str) -> list[Any]:
     items: list[Any] = check(conlist(form, min_length=length, max_length=length), to_list(values), what)
     return items
-
-
-def _save_with(cells: Mapping[str, list[str]], added: Mapping[str, list[Any]], call: Call) -> Resource:
-    """Save the table with new columns, under names that it does not have yet."""
-    table: dict[str, list[Any]] = dict(cells)
-    for name, values in added.items():
-        while name in cells:
-            name += "_new"
-        table[name] = values
-    return _save(table, call)
 
 
 def _save(columns: Mapping[str, Sequence[Any]], call: Call) -> Resource:
@@ -359,8 +350,8 @@ ADAPTERS: dict[str, Adapter] = {
     "document-question-answering": answers,
     "visual-document-retrieval": pages,
     "any-to-any": spoken_text,
-    "tabular-classification": labelled_rows,
-    "tabular-regression": numbered_rows,
+    "tabular-classification": predicted_rows(_Label, _counts),
+    "tabular-regression": predicted_rows(_Number, _range),
     "time-series-forecasting": forecast,
     "extract-frames": media.frames,
     "media-info": media.file_info,
