@@ -11,8 +11,13 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
-from jarvis_agent.backends.hosted.gradio_spaces import read_endpoints
-from jarvis_agent.backends.hosted.space_arguments import FILES, MESSAGE, component, described_parameters
+from jarvis_agent.backends.hosted.gradio_spaces import (
+    FILES,
+    MESSAGE,
+    component,
+    described_parameters,
+    read_endpoints,
+)
 from jarvis_agent.backends.hub.api import FAILURE_TTL_S, HubApi, Row
 from jarvis_agent.core.errors import JarvisError
 from jarvis_agent.core.settings import Settings
