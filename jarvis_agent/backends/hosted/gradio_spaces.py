@@ -123,8 +123,9 @@ class SpacesBackend:
                 value = _result(await _predict(client, name, endpoint, arguments), endpoint, call)
                 if call.spec.outputs[0] == "text" and not _has_file(value) and (text := text_in(value)):
                     return text
-                download = partial(_download, client, folder, self._settings)
-                return await run_in_daemon_thread(_raw_output, value, call, download)
+                return await run_in_daemon_thread(
+                    _raw_output, value, call, partial(_file, client, folder, call)
+                )
         except TimeoutError as error:
             raise TransientError(f"the Space {space} did not answer within {limit:g} s") from error
 
@@ -357,8 +358,11 @@ def _sent(value: Any, folder: Path, notes: list[str]) -> Any:
     return value
 
 
-def _download(client: Client, folder: Path, settings: Settings, file: Mapping[str, Any]) -> Path:
-    """Fetch a file that a Space names, from itself or, for a stream, from any public address."""
+def _file(client: Client, folder: Path, call: Call, file: Mapping[str, Any]) -> Any:
+    """A picture that a Space names, or the path of a copy of another file.
+
+    It is fetched from the Space itself or, for a stream, from any public address.
+    """
     from gradio_client.utils import encode_file_path
 
     address = file.get("url") if file.get("is_stream") else None
@@ -366,13 +370,18 @@ def _download(client: Client, folder: Path, settings: Settings, file: Mapping[st
     cookies = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
     headers = {**client.headers, **({"Cookie": cookies} if cookies else {})}
     target = Path(mkdtemp(dir=folder)) / f"file{PurePosixPath(file['path']).suffix[:8]}"
-    return run_sync(partial(fetch, url, target, settings, server=client.src, headers=headers))
+    path = run_sync(partial(fetch, url, target, call.settings, server=client.src, headers=headers))
+    kind, mime = detect_media_type(path)
+    if kind == "image" and mime != "image/gif":
+        check_limits(Resource(kind="image", path=path))
+        return open_image(path)[0]
+    return str(shutil.copyfile(path, call.new_path(path.suffix)))
 
 
-def _raw_output(value: Any, call: Call, download: Callable[[Mapping[str, Any]], Path]) -> Any:
+def _raw_output(value: Any, call: Call, read: Callable[[Mapping[str, Any]], Any]) -> Any:
     """As `_received`, at the end of a call. Blocks."""
     try:
-        return _received(value, call, download)
+        return _received(value, read)
     except (InputError, BadInputError) as error:
         unread = "the Space sent a file that cannot be read: {reason}"
         raise UnsupportedError(unread, reason=error.note) from error
@@ -380,13 +389,13 @@ def _raw_output(value: Any, call: Call, download: Callable[[Mapping[str, Any]], 
         call.cleanup()
 
 
-def _received(value: Any, call: Call, download: Callable[[Mapping[str, Any]], Path]) -> Any:
-    """A returned value as a raw output. Files become their content, or the path of a copy."""
+def _received(value: Any, read: Callable[[Mapping[str, Any]], Any]) -> Any:
+    """A returned value as a raw output; `read` makes it of a file."""
     from gradio_client.utils import is_file_obj
 
     match value:
         case Mapping() if is_file_obj(value):
-            return _content(download(value), call)
+            return read(value)
         case {"label": label, "confidences": rated}:
             rows = rated or [{"label": label, "confidence": 1.0}]
             return [{"label": row["label"], "score": row["confidence"]} for row in rows]
@@ -399,23 +408,15 @@ def _received(value: Any, call: Call, download: Callable[[Mapping[str, Any]], Pa
                 if kind is not None
             ]
         case {"video": file} | {"composite": file}:
-            return _received(file, call, download)
+            return _received(file, read)
         case Mapping():
-            return {name: _received(part, call, download) for name, part in value.items()}
+            return {name: _received(part, read) for name, part in value.items()}
         case list() | tuple():
-            return [_received(part, call, download) for part in value]
+            return [_received(part, read) for part in value]
         case str() if existing_file(value) is not None:
             raise UnsupportedError("the Space's answer names a file that it did not send")
         case _:
             return value
-
-
-def _content(path: Path, call: Call) -> Any:
-    kind, mime = detect_media_type(path)
-    if kind == "image" and mime != "image/gif":
-        check_limits(Resource(kind="image", path=path))
-        return open_image(path)[0]
-    return str(shutil.copyfile(path, call.new_path(path.suffix)))
 
 
 def component(described: Mapping[str, Any]) -> str:

@@ -245,14 +245,14 @@ class ProviderCall:
     """The call for one task.
 
     Attributes:
-        arguments: returns the arguments of the method by name. Runs in a worker thread: it may read files.
+        arguments: the arguments of the method by name: arguments of the task, or functions of a call.
         finish: converts the reply to a raw output, in a worker thread.
         open_file: makes the raw output of a file, where the task makes one; raises an exception for others.
         needs: modules that it imports.
         method: name of the method of AsyncInferenceClient, if it is not that of the task.
     """
 
-    arguments: Callable[[Call], Mapping[str, Any]]
+    arguments: Mapping[str, str | Callable[[Call], Any]]
     finish: Callable[[Any, Call], Any] = lambda reply, call: reply
     open_file: Callable[[bytes, Call], Any] | None = None
     needs: tuple[str, ...] = ()
@@ -265,7 +265,7 @@ async def run_call(client: AsyncInferenceClient, task: str, call: Call) -> Any:
     try:
         async with client:
             method = getattr(client, row.method or task.replace("-", "_"))
-            reply = await method(**{**row.arguments(call), **_options(method, call)})
+            reply = await method(**{**_arguments(row, call), **_options(method, call)})
         return row.finish(reply, call)
     finally:
         call.cleanup()
@@ -284,20 +284,14 @@ def _options(method: Callable[..., Any], call: Call) -> dict[str, Any]:
     return {**options, "extra_body": {**other, **options.get("extra_body", {})}}
 
 
-def _inputs(**names: str | Callable[[Call], Any]) -> Callable[[Call], Mapping[str, Any]]:
-    """The method's arguments from the task's: `_inputs(prompt="text")`; files become typed bytes."""
-
-    def arguments(call: Call) -> Mapping[str, Any]:
-        values = {
-            name: call.inputs.get(of) if isinstance(of, str) else of(call) for name, of in names.items()
-        }
-        return {
-            name: _content(value, call.notes) if isinstance(value, Resource) and value.path else value
-            for name, value in values.items()
-            if value is not None
-        }
-
-    return arguments
+def _arguments(row: ProviderCall, call: Call) -> dict[str, Any]:
+    """The arguments of a client's method, in which files are typed bytes."""
+    values = {name: of(call) if callable(of) else call.inputs.get(of) for name, of in row.arguments.items()}
+    return {
+        name: _content(value, call.notes) if isinstance(value, Resource) and value.path else value
+        for name, value in values.items()
+        if value is not None
+    }
 
 
 def _content(file: Resource, notes: list[str]) -> Any:
@@ -310,22 +304,11 @@ def _content(file: Resource, notes: list[str]) -> Any:
     return MimeBytes(file.path.read_bytes(), file.mime)
 
 
-_TEXT = _inputs(text="text")
-_IMAGE = _inputs(image="image")
-_AUDIO = _inputs(audio="audio")
-_IMAGE_QUESTION = _inputs(image="image", question="text")
-_IMAGE_PROMPT = _inputs(image="image", prompt="text")
-
-
-def _translation(call: Call) -> Mapping[str, Any]:
-    # The client accepts both languages or none.
-    languages = _inputs(src_lang="src_lang", tgt_lang="tgt_lang")(call)
-    return {**_TEXT(call), **(languages if len(languages) == 2 else {})}
-
-
-def _chat(call: Call) -> Mapping[str, Any]:
-    messages = convert_to_openai_messages([user_message(call.inputs)])
-    return {"messages": messages, "max_tokens": MAX_NEW_TOKENS}
+_TEXT = {"text": "text"}
+_IMAGE = {"image": "image"}
+_AUDIO = {"audio": "audio"}
+_IMAGE_QUESTION = {"image": "image", "question": "text"}
+_IMAGE_PROMPT = {"image": "image", "prompt": "text"}
 
 
 def _cells(call: Call) -> dict[str, list[str]]:
@@ -365,32 +348,38 @@ def _video(reply: bytes, call: Call) -> dict[str, str]:
 
 
 _CHAT = ProviderCall(
-    _chat, lambda reply, call: str(reply.choices[0].message.content or ""), method="chat_completion"
-)
+    {"messages": lambda call: convert_to_openai_messages([user_message(call.inputs)]),
+     "max_tokens": lambda _: MAX_NEW_TOKENS},
+    lambda reply, call: str(reply.choices[0].message.content or ""),
+    method="chat_completion",
+)  # fmt: skip
 _SOUNDFILE = ("soundfile",)
 
 CALLS: dict[str, ProviderCall] = {
     "text-classification": ProviderCall(_TEXT),
-    "token-classification": ProviderCall(_inputs(text="text", aggregation_strategy=lambda _: "simple")),
-    "question-answering": ProviderCall(_inputs(question="text", context="context")),
-    "table-question-answering": ProviderCall(_inputs(table=_cells, query="text")),
-    "zero-shot-classification": ProviderCall(_inputs(text="text", candidate_labels=labels_of)),
+    "token-classification": ProviderCall({"text": "text", "aggregation_strategy": lambda _: "simple"}),
+    "question-answering": ProviderCall({"question": "text", "context": "context"}),
+    "table-question-answering": ProviderCall({"table": _cells, "query": "text"}),
+    "zero-shot-classification": ProviderCall({"text": "text", "candidate_labels": labels_of}),
     "fill-mask": ProviderCall(_TEXT),
-    "translation": ProviderCall(_translation),
+    "translation": ProviderCall(  # the client accepts both languages or none
+        {"text": "text",
+         "src_lang": lambda call: call.inputs.get("tgt_lang") and call.inputs.get("src_lang"),
+         "tgt_lang": lambda call: call.inputs.get("src_lang") and call.inputs.get("tgt_lang")}),
     "summarization": ProviderCall(_TEXT),
-    "text-generation": ProviderCall(_inputs(prompt="text", max_new_tokens=lambda _: MAX_NEW_TOKENS)),
+    "text-generation": ProviderCall({"prompt": "text", "max_new_tokens": lambda _: MAX_NEW_TOKENS}),
     "conversational": _CHAT,
     "feature-extraction": ProviderCall(_TEXT, needs=("numpy",)),
-    "sentence-similarity": ProviderCall(_inputs(sentence="text", other_sentences=sentences_of)),
+    "sentence-similarity": ProviderCall({"sentence": "text", "other_sentences": sentences_of}),
     "image-classification": ProviderCall(_IMAGE),
-    "zero-shot-image-classification": ProviderCall(_inputs(image="image", candidate_labels=labels_of)),
+    "zero-shot-image-classification": ProviderCall({"image": "image", "candidate_labels": labels_of}),
     "object-detection": ProviderCall(_IMAGE),
     "image-segmentation": ProviderCall(_IMAGE),
     "image-to-text": ProviderCall(_IMAGE),
     "image-to-image": ProviderCall(_IMAGE_PROMPT, open_file=_picture),
     "image-text-to-image": ProviderCall(_IMAGE_PROMPT, open_file=_picture, method="image_to_image"),
-    "text-to-image": ProviderCall(_inputs(prompt="text"), open_file=_picture),
-    "text-to-video": ProviderCall(_inputs(prompt="text"), _video, _video),
+    "text-to-image": ProviderCall({"prompt": "text"}, open_file=_picture),
+    "text-to-video": ProviderCall({"prompt": "text"}, _video, _video),
     "image-to-video": ProviderCall(_IMAGE_PROMPT, _video, _video),
     "image-text-to-video": ProviderCall(_IMAGE_PROMPT, _video, _video, method="image_to_video"),
     "text-to-speech": ProviderCall(_TEXT, _sound, _sound, _SOUNDFILE),
@@ -404,8 +393,8 @@ CALLS: dict[str, ProviderCall] = {
     "image-text-to-text": _CHAT,
     "audio-text-to-text": _CHAT,
     "any-to-any": _CHAT,
-    "tabular-classification": ProviderCall(_inputs(table=_cells), _predictions),
+    "tabular-classification": ProviderCall({"table": _cells}, _predictions),
     # The client's method for this task fails on its own provider table; the request is the same.
-    "tabular-regression": ProviderCall(_inputs(table=_cells), _predictions, method="tabular_classification"),
+    "tabular-regression": ProviderCall({"table": _cells}, _predictions, method="tabular_classification"),
 }  # fmt: skip
 """Calls by the provider's task name."""
