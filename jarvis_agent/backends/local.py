@@ -34,7 +34,7 @@ CALL_OPTIONS = {"options", "providers"}
 """Metadata of a candidate that changes its calls, and not the model that is loaded."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class LoadedExpert:
     """What is loaded, and the function that runs a call with it. For the other fields see `ModelPool`."""
 

@@ -1,7 +1,6 @@
 """The algorithms: which tasks they do, and the control maps that OpenCV draws of a photo and of shapes."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from PIL import Image
@@ -9,6 +8,7 @@ from PIL import Image
 from jarvis_agent.backends.algorithms import backend as algorithms
 from jarvis_agent.backends.algorithms.backend import ALGORITHMS, AlgorithmsBackend
 from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.outputs.media import to_image
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
@@ -21,13 +21,13 @@ pytest.importorskip("cv2")
 CAT = Path(__file__).parents[2] / "examples" / "cat.jpg"
 
 
-async def draw(pool: ModelPool, task: str, path: Path) -> Any:
+async def draw(pool: ModelPool, task: str, path: Path) -> Image.Image:
     """The control map of an image, as an agent makes it."""
     (candidate,) = await StarterSource(Settings(offline=True)).candidates(TASKS[task], limit=1)
     backend = AlgorithmsBackend(Settings(), pool)
     assert backend.unsupported_reason(TASKS[task], candidate) is None
     inputs = {"image": Resource(kind="image", path=path)}
-    return await backend.run(Call(TASKS[task], candidate, inputs, Path, Settings()))
+    return to_image(await backend.run(Call(TASKS[task], candidate, inputs, Path, Settings())))
 
 
 async def test_control_maps_draw_edges(pool: ModelPool, tmp_path: Path, subtests: pytest.Subtests) -> None:

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -299,10 +300,10 @@ class Algorithm:
 
 
 ALGORITHMS: dict[str, Algorithm] = {
-    "canny-control": Algorithm("opencv/canny", "cv2", "Canny edges.", control_map(canny)),
-    "hed-control": Algorithm("opencv/soft-edge", "cv2", "Soft edges.", control_map(soft_edges)),
-    "mlsd-control": Algorithm("opencv/lines", "cv2", "Straight lines.", control_map(lines)),
-    "scribble-control": Algorithm("opencv/scribble", "cv2", "Bold strokes.", control_map(scribble)),
+    "canny-control": Algorithm("opencv/canny", "cv2", "Canny edges.", partial(control_map, canny)),
+    "hed-control": Algorithm("opencv/soft-edge", "cv2", "Soft edges.", partial(control_map, soft_edges)),
+    "mlsd-control": Algorithm("opencv/lines", "cv2", "Straight lines.", partial(control_map, lines)),
+    "scribble-control": Algorithm("opencv/scribble", "cv2", "Bold strokes.", partial(control_map, scribble)),
     "combine-video-audio": Algorithm("pyav/combine", "av", "Replaces a video's sound.", combine),
     "extract-audio": Algorithm("pyav/audio", "av", "Extracts or converts sound.", extract_audio),
     "extract-frames": Algorithm("pyav/frames", "av", "Extracts frames.", extract_frames),

@@ -26,17 +26,11 @@ if TYPE_CHECKING:
     Pixels = NDArray[np.uint8]
 
 
-def control_map(draw: Callable[[Pixels], Any]) -> Callable[[Call], Image]:
-    """Turn a function of RGB pixels (height, width, 3) into one of a Call that returns an image in mode L."""
+def control_map(draw: Callable[[Pixels], Any], call: Call) -> Any:
+    """What a function of RGB pixels (height, width, 3) draws of a call's image: grey, (height, width)."""
+    import numpy as np
 
-    def run(call: Call) -> Image:
-        import numpy as np
-        from PIL import Image as Images
-
-        rgb = np.asarray(call.image())
-        return Images.fromarray(np.asarray(draw(rgb)).astype(np.uint8))
-
-    return run
+    return draw(np.asarray(call.image()))
 
 
 def canny(rgb: Pixels) -> Any:

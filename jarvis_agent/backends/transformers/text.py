@@ -5,6 +5,7 @@ transformers has no pipelines for question answering, summarization and translat
 here. Long texts are read in overlapping windows or rewritten piece by piece.
 """
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
@@ -56,16 +57,15 @@ def generate(loaded: LoadedModel, batch: Mapping[str, Any], *, max_new_tokens: i
 
     inputs = loaded.inputs(batch)
     config = loaded.model.config
-    context = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
-    context = context if isinstance(context, int) else None
+    positions = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
+    context = positions if isinstance(positions, int) else math.inf
     read = inputs["input_ids"].shape[1] if "input_ids" in inputs else 0
     prompt = inputs.get("decoder_input_ids" if config.is_encoder_decoder else "input_ids")
     length = 0 if prompt is None else prompt.shape[1]
     wanted = {**options, **loaded.options}
     limit = int(wanted.pop("max_new_tokens", max_new_tokens))
-    if context is not None:
-        limit = min(limit, context - length - 2)
-    if limit < 1 or (context is not None and read > context):
+    limit = int(min(limit, context - length - 2))
+    if limit < 1 or read > context:
         raise UnsupportedError(
             f"{loaded.id} cannot read {max(read, length)} tokens at once; take a shorter text"
         )
