@@ -16,9 +16,9 @@ MARKS = (
 """Byte order marks; that of UTF-32 begins with one of UTF-16."""
 
 _COMMON = (  # noqa: SIM905
-    "UTF-16-LE UTF-16-BE ISO-2022-JP ISO-2022-KR Windows-1252 GB18030 CP932 Big5 CP949 EUC-JP Windows-1251 "
-    "Windows-1250 Windows-1253 Windows-1254 Windows-1255 Windows-1256 Windows-1257 Windows-1258 CP874 "
-    "KOI8-U MacRoman IBM866 CP852 ISO-8859-2 ISO-8859-5 ISO-8859-6 ISO-8859-7"
+    "UTF-16-LE UTF-16-BE HZ-GB-2312 ISO-2022-JP ISO-2022-KR Windows-1252 GB18030 CP932 Big5 CP949 EUC-JP "
+    "Windows-1251 Windows-1250 Windows-1253 Windows-1254 Windows-1255 Windows-1256 Windows-1257 Windows-1258 "
+    "CP874 KOI8-U MacRoman IBM866 CP852 ISO-8859-2 ISO-8859-5 ISO-8859-6 ISO-8859-7"
 ).split()
 """Encodings without a mark. In all that exist, a short text is often more plausible."""
 
@@ -44,7 +44,12 @@ def decode_text(content: bytes) -> tuple[str, list[str]]:
 
 def find_encoding(content: bytes) -> tuple[str, list[str]]:
     """Python's name of the encoding of a text, and a note unless that is certain. As `decode_text`."""
-    if (certain := certain_encoding(content, is_whole=True)) is not None:
+    import chardet
+
+    certain = certain_encoding(content, is_whole=True)
+    # Old e-mails have Chinese in 7 bits: ~{VPND~}.
+    is_hz = b"~{" in content and chardet.detect(content[:_SAMPLE])["encoding"] == "HZ-GB-2312"
+    if certain is not None and not is_hz:
         return certain, []
     damaged = 0 if b"\0" in content else (text := content.decode("utf-8", "replace")).count("\ufffd")
     if damaged and 4 * damaged < len(text) - len(text.encode("ascii", "ignore")):
