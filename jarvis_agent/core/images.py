@@ -10,7 +10,7 @@ import io
 import logging
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -34,9 +34,12 @@ _PORTABLE = ("image/png", "image/jpeg", "image/webp")
 """Formats that every server and language model takes."""
 
 _JPEG_END = b"\xff\xd9"
+_CUT = "is_cut"  # in `Image.info`
 
-_PHOTOMETRIC, _COLOUR_MAP = 262, 320  # tags of TIFF; the first is 0 if 0 is white
+_BITS, _PHOTOMETRIC, _PLANES, _COLOUR_MAP = 258, 262, 284, 320  # tags of TIFF; the second is 0 if 0 is white
 _ORIENTATION = 0x0112  # the EXIF tag that says how a picture is to be turned; many servers ignore it
+
+_DAMAGED = "the file is damaged or cut off, and a part of the picture is missing"
 
 _MOST_DECODED = 30_000_000  # pixels of a picture that has to be decoded to be identified
 
@@ -59,8 +62,7 @@ def png_of(image: Image) -> bytes:
 def identified(file: Path | BinaryIO, name: str = "the image") -> Iterator[Image]:
     """An image of which the header alone is read at first. Errors in the block are those of its file.
 
-    Raises:
-        BadInputError: no installed library reads it as an image, it is damaged, or too large.
+    Raises BadInputError: no installed library reads it as an image, it is damaged, or too large.
     """
     from PIL import Image
 
@@ -79,7 +81,7 @@ def identified(file: Path | BinaryIO, name: str = "the image") -> Iterator[Image
         try:
             image = Image.open(file, formats=formats)
         except Exception as error:  # Pillow raises errors of any type for damaged files, and for rare kinds.
-            if (image := _by_ffmpeg(file, error)) is None:
+            if (image := _cut_webp(file) or _by_ffmpeg(file, error)) is None:
                 raise
         with image:
             yield image
@@ -98,87 +100,94 @@ def identified(file: Path | BinaryIO, name: str = "the image") -> Iterator[Image
         ) from error
 
 
+def _cut_webp(file: Path | BinaryIO) -> Any:
+    """A WebP picture that is cut off, with zeros for what is missing: without them, none of it is read."""
+    from PIL import Image
+
+    with suppress(Exception):  # as of `Image.open`
+        if (head := _bytes_of(file, 12)).startswith(b"RIFF") and head.endswith(b"WEBP"):
+            content = _bytes_of(file)
+            missing = min(_webp_size(content) - len(content), _MOST_DECODED)
+            image = Image.open(io.BytesIO(content + bytes(missing)))
+            image.info[_CUT] = True
+            return image
+    return None
+
+
 def _by_ffmpeg(file: Path | BinaryIO, why: Exception) -> Any:
-    """An image that FFmpeg alone reads, such as EXR or a lossless JPEG; None if it does not.
-
-    Its colours are converted when they are used, which takes longer than decoding.
-    """
-    from PIL import Image, ImageFile
-
-    class Decoded(ImageFile.ImageFile):
-        def _open(self) -> None:
-            import av
-
-            pictures = ",".join(name for name in av.formats_available if name.endswith(("_pipe", "iff")))
-            content = self.fp or io.BytesIO()
-            form = "jpeg_pipe" if content.read(2) == b"\xff\xd8" else None  # its rarer kinds are not found
-            content.seek(0)
-            with av.open(content, format=form, options={"format_whitelist": pictures}) as container:
-                stream = container.streams.video[0]
-                if stream.width * stream.height <= _MOST_DECODED:
-                    self._frame = next(container.decode(video=0))
-                    if container.format.name == "tiff_pipe" and self._frame.format.components[0].bits == 16:
-                        raise ValueError("FFmpeg takes floats of 16 bits for whole numbers")
-                    self._mode, self._size = "RGBA", (self._frame.width, self._frame.height)
-                    self.format = container.format.name.removesuffix("_pipe")
-
-        def load(self) -> Any:
-            if self._im is None:
-                plane = self._frame.reformat(format="rgba").planes[0]
-                raw = ("raw", "RGBA", plane.line_size, 1)
-                self.im = Image.frombuffer("RGBA", self.size, bytes(plane), *raw).im
-            return Image.Image.load(self)
+    """An image that FFmpeg alone reads, such as EXR or a lossless JPEG; None if it does not."""
+    from PIL import Image
 
     if isinstance(why, Image.DecompressionBombError) or "truncated" in str(why).lower():
         return None  # of a header alone, FFmpeg makes a picture
     try:
-        if not isinstance(file, Path):
-            file.seek(0)
-        return Decoded(file)
+        import av
+
+        pictures = ",".join(name for name in av.formats_available if name.endswith(("_pipe", "iff")))
+        form = "jpeg_pipe" if _bytes_of(file, 2) == b"\xff\xd8" else None  # its rarer kinds are not found
+        with av.open(file, format=form, options={"format_whitelist": pictures}) as container:
+            stream, name = container.streams.video[0], container.format.name
+            if stream.width * stream.height > _MOST_DECODED:
+                return None
+            frame = next(container.decode(video=0))
+        if name == "tiff_pipe" and frame.format.components[0].bits == 16:
+            return None  # FFmpeg takes floats of 16 bits for whole numbers
+        plane = frame.reformat(format="rgba").planes[0]
+        raw = ("raw", "RGBA", plane.line_size, 1)
+        image = Image.frombuffer("RGBA", (frame.width, frame.height), bytes(plane), *raw)
+        image.format = name.removesuffix("_pipe")
+        return image
     except Exception:  # PyAV raises errors of many types, and may be missing.
         logger.debug("FFmpeg does not read the image", exc_info=True)
     return None
 
 
 def is_heic(file: Path | BinaryIO) -> bool:
-    """Whether a file, read from its beginning, states to be a picture in HEIC."""
-    if isinstance(file, Path):
-        with suppress(OSError), file.open("rb") as opened:
-            return is_heic(opened)
-        return False
-    file.seek(0)
-    head = file.read(12)
-    file.seek(0)
-    return head[4:8] == b"ftyp" and head[8:12] in _HEIC_BRANDS
+    """Whether a file states to be a picture in HEIC."""
+    with suppress(OSError):
+        head = _bytes_of(file, 12)
+        return head[4:8] == b"ftyp" and head[8:] in _HEIC_BRANDS
+    return False
+
+
+def _bytes_of(file: Path | BinaryIO, size: int = -1) -> bytes:
+    """The first bytes of a file, or all."""
+    with file.open("rb") if isinstance(file, Path) else nullcontext(file) as opened:
+        opened.seek(0)
+        content = opened.read(size)
+        opened.seek(0)
+        return content
+
+
+def _webp_size(content: bytes) -> int:
+    return int.from_bytes(content[4:8], "little") + 8
 
 
 def open_image(path: Path, frame: int | None = None) -> tuple[Image, list[str]]:
     """A frame or page of an image, upright, in sRGB with 8 bits: RGBA if parts are transparent, else RGB.
 
-    Returns:
-        The image, and notes on what was left out or assumed.
-
-    Raises:
-        BadInputError: the file cannot be read as an image.
+    Returned with it are notes on what was left out or assumed. Raises BadInputError: it is no image.
     """
     from PIL import Image, ImageOps
 
     with identified(path) as image:
-        count, notes = count_frames(image), list[str]()
+        notes = list[str]()
+        count = count_frames(image, notes)
         if count > 1 and frame is None:
             notes.append(Note("the first of {count} frames or pages was used", count=count))
         if frame:
             image.seek(frame)
             if image.width * image.height > (Image.MAX_IMAGE_PIXELS or 0):  # Pillow checks the first one only
                 raise ValueError(f"frame {frame + 1} has {image.width} x {image.height} pixels")
+        tags = getattr(image, "tag_v2", {})
         decoded = _decoded(image, path, notes)
-        colours = getattr(decoded, "tag_v2", {}).get(_COLOUR_MAP) if decoded.mode == "P" else None
+        colours = tags.get(_COLOUR_MAP) if decoded.mode == "P" else None
         if colours and max(colours) < 256:  # some scanners write 8 of the 16 bits
             decoded.putpalette(bytes(colours), "RGB;L")
         upright = ImageOps.exif_transpose(decoded)
         if upright.mode in ("I", "F") or upright.mode.startswith("I;16"):
             grey = _to_eight_bits(upright, notes)
-            is_negative = getattr(decoded, "tag_v2", {}).get(_PHOTOMETRIC) == 0  # Pillow inverts 8 bits only
+            is_negative = tags.get(_PHOTOMETRIC) == 0  # Pillow inverts 8 bits only
             return (ImageOps.invert(grey) if is_negative else grey).convert("RGB"), notes
         return _to_srgb(upright), notes
 
@@ -189,13 +198,19 @@ def _decoded(image: Any, path: Path, notes: list[str]) -> Any:
     Pillow has `LOAD_TRUNCATED_IMAGES` for that, which would change how all code of the process reads images.
     """
     damage: Exception | None = None
+    tags: Any = getattr(image, "tag_v2", {})
+    if tags.get(_PLANES) == 2 and tags.get(_BITS, (8,))[0] == 16:  # Pillow reads 8 of them
+        order = "B" if tags.prefix == b"MM" else "L"
+        image.tile = [
+            tile._replace(args=(f"{tile.args[0]};16{order}", *tile.args[1:])) for tile in image.tile
+        ]
     marks = [_JPEG_END] if image.format in ("JPEG", "MPO") else []
     if has_end := bool(marks):  # without a mark of its end, the decoder of JPEG shows less or nothing
         read = image.load_read
         image.load_read = lambda size: read(size) or (marks.pop() if marks else b"")
     try:
         image.load()
-        if has_end and not marks and _needs_more(image, path):
+        if image.info.get(_CUT) or (has_end and not marks and _needs_more(image, path)):
             damage = OSError("image file is truncated")
     except Exception as error:  # as of `Image.open`
         damage, image.tile = error, []
@@ -205,7 +220,7 @@ def _decoded(image: Any, path: Path, notes: list[str]) -> Any:
         image = None if image.tell() else _by_ffmpeg(path, damage)  # which reads the first page alone
         if image is None or not _has_content(image):
             raise damage
-    notes.append(Note("the file is damaged or cut off, and a part of the picture is missing"))
+    notes[:] = dict.fromkeys((*notes, Note(_DAMAGED)))
     return image
 
 
@@ -223,20 +238,29 @@ def _needs_more(image: Image, path: Path) -> bool:
         return longer.tobytes() != image.tobytes()
 
 
-def count_frames(image: Image) -> int:
-    """The frames of an animation, or the pages of a document. Layers and previews do not count."""
+def count_frames(image: Image, notes: list[str] | None = None) -> int:
+    """The frames of an animation, or the pages of a document. Layers and previews do not count.
+
+    Neither do pages behind damage; that is added to `notes`.
+    """
     try:
         return 1 if image.format in ("MPO", "PSD") else getattr(image, "n_frames", 1)
     except SyntaxError:  # a later page is of a kind that Pillow does not read, such as the mask of a map
         count = image.tell() + 1
-        image.seek(0)
-        return count
+    except Exception:  # the file is cut off
+        count = max(1, image.tell())
+        if notes is not None:
+            notes.append(Note(_DAMAGED))
+    image.seek(0)
+    return count
 
 
 def _to_eight_bits(image: Image, notes: list[str]) -> Image:
     """A deep image in mode L. Whole numbers above 255 are 16 bits, and other ranges are stretched."""
     deep = image.convert("I") if image.mode.startswith("I;16") else image
-    low, high = _range(deep)
+    low, high = map(float, deep.getextrema())  # type: ignore[arg-type]
+    if not math.isfinite(high - low):
+        raise ValueError("it has values that are not finite numbers")
     if image.mode == "F" and low >= 0 and high <= 1:
         low, high = 0, 1
     elif low >= 0 and 32_768 <= high <= 65_535:
@@ -247,14 +271,6 @@ def _to_eight_bits(image: Image, notes: list[str]) -> Image:
         notes.append(Note("the brightness was stretched from {low:g}–{high:g}", low=low, high=high))
     scale = 255 / ((high - low) or 1)
     return deep.point(lambda value: value * scale - low * scale).convert("L")
-
-
-def _range(image: Image) -> tuple[float, float]:
-    """The least and the largest number in an image of one band."""
-    low, high = map(float, image.getextrema())  # type: ignore[arg-type]
-    if not math.isfinite(high - low):
-        raise ValueError("it has values that are not finite numbers")
-    return low, high
 
 
 def _to_srgb(image: Image) -> Image:
@@ -309,7 +325,7 @@ def to_opaque(image: Image) -> Image:
 def _is_whole(content: bytes, mime: str) -> bool:
     """Whether a file of `_PORTABLE` has its end, which is faster than to decode it."""
     if mime == "image/webp":
-        return int.from_bytes(content[4:8], "little") + 8 <= len(content)
+        return _webp_size(content) <= len(content)
     return (b"IEND" if mime == "image/png" else _JPEG_END) in content[-1024:]
 
 
@@ -318,13 +334,8 @@ def to_portable(
 ) -> tuple[bytes, str]:
     """An image as other machines and models take it: upright, opaque, in a common format.
 
-    No side is longer than `longest` pixels. What was left out is added to `notes`.
-
-    Returns:
-        The content and its media type: those of the file itself, if it is all of that.
-
-    Raises:
-        BadInputError: the file cannot be read as an image.
+    No side is longer than `longest` pixels. What was left out is added to `notes`. The content and its media
+    type are those of the file itself, if it is all of that. Raises BadInputError: it is no image.
     """
     with identified(path) as header:
         if mime in _PORTABLE and max(header.size) <= longest and count_frames(header) == 1:

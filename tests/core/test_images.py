@@ -120,6 +120,8 @@ DAMAGED = "the file is damaged or cut off, and a part of the picture is missing"
         ("a.gif", {}, 792),
         ("a.png", {}, 43),
         ("a.bmp", {}, 54),
+        ("a.webp", {}, 26),
+        ("a.webp", {"lossless": True}, 20),
     ],
 )
 def test_the_rest_of_a_cut_picture_is_read(name: str, options: Any, head: int, tmp_path: Path) -> None:
@@ -132,8 +134,36 @@ def test_the_rest_of_a_cut_picture_is_read(name: str, options: Any, head: int, t
     assert len(image.getcolors(6400) or ()) > 20
     assert Image.open(io.BytesIO(to_portable(path, mime)[0])).convert("RGB").size == (80, 80)
     path.write_bytes(content[:head])
-    with pytest.raises(BadInputError, match=r"(?i)truncated"):
+    with pytest.raises(BadInputError, match=r"(?i)truncated|could not create decoder|cannot identify"):
         open_image(path)
+
+
+def test_of_a_tiff_file_that_is_cut_off_the_whole_pages_are_read(tmp_path: Path) -> None:
+    pages = [Image.effect_noise((80, 80), 60) for _ in range(3)]
+    pages[0].save(path := tmp_path / "a.tif", save_all=True, append_images=pages[1:])
+    path.write_bytes(
+        path.read_bytes()[: path.stat().st_size * 6 // 10]
+    )  # the directory of the last is missing
+    image, notes = open_image(path)
+    assert image.getchannel(0).tobytes() == pages[0].tobytes()
+    assert notes == [DAMAGED, "the first of 2 frames or pages was used"]
+
+
+@pytest.mark.parametrize("order", "<>")
+def test_planes_of_16_bits_are_read_whole(order: str, tmp_path: Path) -> None:
+    """Two pixels, of which first all reds are stored, then all greens and all blues."""
+    planes = struct.pack(f"{order}6H", 0, 65_535, 257 * 30, 257 * 40, 65_535, 0)
+    lists = struct.pack(f"{order}3H3I3I", 16, 16, 16, 8, 12, 16, 4, 4, 4)
+    tags = [(256, 1, 2), (257, 1, 1), (258, 3, 20), (262, 1, 2), (273, 3, 26), (277, 1, 3), (278, 1, 1)]
+    tags += [(279, 3, 38), (284, 1, 2)]
+    entries = b"".join(
+        struct.pack(f"{order}HHII", tag, 3 if tag == 258 else 4, count, value) for tag, count, value in tags
+    )
+    head = struct.pack(f"{order}2sHI", b"II" if order == "<" else b"MM", 42, 50)
+    content = head + planes + lists + struct.pack(f"{order}H", len(tags)) + entries + bytes(4)
+    (tmp_path / "a.tif").write_bytes(content)
+    image, notes = open_image(tmp_path / "a.tif")
+    assert (np.asarray(image).tolist(), notes) == ([[[0, 30, 255], [255, 40, 0]]], [])
 
 
 @pytest.mark.parametrize("progressive", [False, True])
