@@ -131,8 +131,7 @@ _KINDS: Mapping[str, Modality] = {
 def detect_media_type(path: Path, name: str = "") -> tuple[Modality, str]:
     """The kind and the media type of a file. Errors call it by `name`, else by its name on the disk.
 
-    Raises:
-        InputError: the file is missing, empty, unreadable, not a regular file, or of an unknown type.
+    Raises InputError: it is missing, empty, unreadable, not a regular file, or of an unknown type.
     """
     name = name or path.name
     try:

@@ -73,17 +73,12 @@ _PDFIUM = fork_safe(threading.Lock())  # PDFium does one thing at a time in a pr
 def load_text(
     path: Path, *, with_markup: bool = False, scans: dict[int, str] | None = None
 ) -> tuple[str, list[str]]:
-    """Read a document or a text. Blocks; stops between pages when `run_cpu_bound` is cancelled.
+    """Read a document or a text, and notes. Blocks; stops between pages when `run_cpu_bound` is cancelled.
 
-    Args:
-        scans: the texts of scanned pages of a PDF file by number from 1; "" is put for others.
+    There is no markup and no time code, unless those of a text are wanted. `scans` are the texts of scanned
+    pages of a PDF file by number from 1; "" is put for others.
 
-    Returns:
-        The text, without markup and time codes unless those of a text are wanted, and notes on what was left
-        out or assumed.
-
-    Raises:
-        InputError: the file is broken, encrypted, too long, without text, or of another type.
+    Raises InputError: the file is broken, encrypted, too long, without text, or of another type.
     """
     mime = detect_media_type(path)[1]
     if mime == detect.OLE:
@@ -151,8 +146,7 @@ def count_pages(path: Path) -> int:
 def extract_pages(path: Path, target: Path, first: int, last: int) -> None:
     """Write pages of a PDF file, numbered from 1, as a file of its own.
 
-    Raises:
-        InputError: it does not have these pages, or is broken or encrypted.
+    Raises InputError: it does not have these pages, or is broken or encrypted.
     """
     from pypdfium2 import PdfDocument
 
@@ -166,8 +160,7 @@ def extract_pages(path: Path, target: Path, first: int, last: int) -> None:
 def render_pages(path: Path, target: Path, limit: int, only: int | None = None) -> list[str]:
     """Write pages of a PDF file, or `only` one, as a TIFF file in `_DPI`; return notes on damaged pages.
 
-    Raises:
-        InputError: the file is broken or encrypted, or the pages have more than `limit` pixels together.
+    Raises InputError: the file is broken or encrypted, or the pages have more than `limit` pixels together.
     """
     from pypdfium2 import PdfiumError
 

@@ -73,15 +73,11 @@ class ResourceStore:
     ) -> tuple[list[Resource], list[ChatTurn], list[str]]:
         """Open the files that a request has and names, and allow those of its chat.
 
-        Args:
-            request: a file has the name that the request's text has for it.
-            turns: the remembered ones, which follow those of the request's own history.
+        A file has the name that the request's text has for it. The remembered `turns` follow those of the
+        request's own history.
 
-        Returns:
-            The files; the turns of the chat with their files, oldest first; and notes on files left out.
-
-        Raises:
-            InputError: there are too many files, or an attached one cannot be used.
+        Returns the files; the turns of the chat with their files, oldest first; and notes on files left out.
+        Raises InputError: there are too many files, or an attached one cannot be used.
         """
         count = len(request.files) + len(request.blocks)
         if count > MAX_FILES:

@@ -53,11 +53,7 @@ def _text(cell: Any, form: str | None) -> str:
 
 
 def _read_markup(path: str, sheet: str) -> tuple[dict[str, str], int]:
-    """What the library ignores of an XLSX file.
-
-    Returns:
-        Formats of numbers with leading zeros by cell ("B7"), and how many formulas have no value.
-    """
+    """What the library ignores: formats with leading zeros by cell ("B7"); how many formulas lack a value."""
     with suppress(KeyError, StopIteration, ValueError, zipfile.BadZipFile, ElementTree.ParseError):
         book = zipfile.ZipFile(path)
         styles, names, links = (
