@@ -38,7 +38,7 @@ def read_as_task(path: Path) -> dict[str, Any]:
     readers: dict[str, Callable[[Path], Any]] = {
         "image": open_image,
         "audio": lambda path: read_audio(path, 16_000),
-        "video": lambda path: (spread_frames(path, 3), []),
+        "video": lambda path: spread_frames(path, 3),
         "table": lambda path: (None, read_table(path).notes),
         "text": load_text,
     }

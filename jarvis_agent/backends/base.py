@@ -24,7 +24,7 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.text import SENTENCE_SEPARATORS, SEPARATORS, split_list
 from jarvis_agent.core.types import Candidate, Resource
-from jarvis_agent.media.recordings import read_audio, read_voices
+from jarvis_agent.media.recordings import read_audio, read_voices, spread_frames
 from jarvis_agent.media.tables import Table, read_table
 
 if TYPE_CHECKING:
@@ -89,6 +89,10 @@ class Call:
         if len(voices) > 1:
             self._noted((None, [Note("the two channels were transcribed one after the other")]))
         return voices
+
+    def frames(self, count: int) -> list[tuple[float, Image]]:
+        """At most `count` frames of a video, upright, evenly spread, each with its time in seconds."""
+        return self._noted(spread_frames(self._path("video"), count))
 
     def table(self, name: str = "table") -> Table:
         """A table; BadInputError if the file cannot be read as one."""

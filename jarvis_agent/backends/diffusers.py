@@ -30,7 +30,7 @@ from jarvis_agent.core.notes import Note
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
-from jarvis_agent.media.recordings import probe_video, spread_frames
+from jarvis_agent.media.recordings import probe_video
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -200,9 +200,9 @@ def make_video(pipe: Any, call: Call) -> dict[str, Any]:
 def video_to_video(pipe: Any, call: Call) -> dict[str, Any]:
     """Return {frames, fps} of a changed video: at most MAX_FRAMES frames spread over its whole length."""
     path = call.inputs["video"].path
-    count = len(spread_frames(path, MAX_FRAMES))
+    count = len(call.frames(MAX_FRAMES))
     # Most models want 8 n + 1 frames.
-    frames = [frame.convert("RGB") for _, frame in spread_frames(path, 8 * ((count - 1) // 8) + 1)]
+    frames = [frame.convert("RGB") for _, frame in call.frames(8 * ((count - 1) // 8) + 1)]
     seconds = probe_video(path).duration
     width, height = fitting_size(frames[0], pipe, call)
     resized = [frame.resize((width, height)) for frame in frames]

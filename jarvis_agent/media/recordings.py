@@ -21,6 +21,7 @@ from fractions import Fraction
 from functools import reduce
 from io import SEEK_END
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
@@ -42,6 +43,8 @@ _PLAYLISTS = {"concat", "dash", "hls", "image2", "imf", "rtp", "rtsp", "sap", "s
 _UNREAD = _PLAYLISTS | {"cdg", "ico", "mjpeg", "mjpeg_2000", "tty"}
 """Formats of FFmpeg that open other files or addresses, or that it takes texts, pictures and data for."""
 
+Kind = Literal["video", "audio"]
+
 _FASTSTART = {"movflags": "+faststart"}
 
 MAX_SAMPLES = 500_000_000
@@ -53,6 +56,7 @@ _KEPT_ENERGY = 0.55
 _SILENT = 1e-9  # energy of recordings that hold the noise of their format alone
 _UNRELATED = 0.3  # correlation of channels below which each is a signal of its own
 _LOUDEST = 4.0  # largest sample of a recording that is only too loud; in larger ones, full scale is not 1
+_EXACT = ("aiff", "au", "flac", "matroska,webm", "tta", "wv")  # containers that state the duration
 _OGG_PAGE = 65_307  # bytes of the largest
 _STRONGEST = "the strongest of {count} channels was used"
 
@@ -95,7 +99,7 @@ def open_container(file: Path | BinaryIO) -> Iterator[Any]:
 
 
 @contextmanager
-def opened(path: Path, kind: Literal["video", "audio"] = "video") -> Iterator[Any]:
+def opened(path: Path, kind: Kind = "video") -> Iterator[Any]:
     """Open a video, or any file with sound, with PyAV; its errors in the block become a `BadInputError`."""
     av = _load_av()
     form, content = ("a video", "frames") if kind == "video" else ("audio", "sound")
@@ -114,25 +118,26 @@ def opened(path: Path, kind: Literal["video", "audio"] = "video") -> Iterator[An
         raise BadInputError(f"{path.name} cannot be read as {form}", detail=error) from error
 
 
-def decoded(container: Any, kind: Literal["video", "audio"], notes: list[str] | None = None) -> Iterator[Any]:
-    """The frames of the first stream of a kind. Damaged parts are left out, with a note, unless all are."""
+def decoded(container: Any, kind: Kind, notes: list[str] | None = None) -> Iterator[Any]:
+    """The frames of the first stream of a kind; a note says that some are damaged. Not all may be."""
     damage, count = None, 0
     packets = container.demux(getattr(container.streams, kind)[0])
     while True:
         try:
             if (packet := next(packets)).has_sidedata("encryption_info"):  # would be decoded to anything
                 raise BadInputError(f"{Path(container.name).name} is encrypted; give a copy without it")
-            for frame in packet.decode():
-                count += 1
-                yield frame
+            frames = packet.decode()
         except StopIteration:
             break
         except _load_av().FFmpegError as error:
-            damage = error
+            damage, frames = error, []
+        if notes is not None and (damage or any(frame.is_corrupt for frame in frames)):
+            damaged = Note("parts of the {kind} are damaged or missing", kind=kind)
+            notes += [] if damaged in notes else [damaged]
+        count += len(frames)
+        yield from frames
     if not count and (damage or kind == "video"):
         raise damage or BadInputError(f"{Path(container.name).name} has no frames that can be decoded")
-    if damage is not None and notes is not None:
-        notes.append(Note("damaged parts of the {kind} were left out", kind=kind))
 
 
 def probe_video(path: Path) -> VideoFacts:
@@ -147,23 +152,24 @@ def probe_video(path: Path) -> VideoFacts:
         return VideoFacts(first.width, first.height, round(fps, 3), round(duration, 3), frames)
 
 
-def spread_frames(path: Path, count: int) -> list[tuple[float, Image]]:
-    """At most `count` frames, upright, evenly spread over a video, each with its time in seconds."""
+def spread_frames(path: Path, count: int) -> tuple[list[tuple[float, Image]], list[str]]:
+    """At most `count` frames, upright, evenly spread over a video, each with its seconds; and notes."""
     with opened(path) as video:
-        total = measure_packets(video)[1]
-    frames, seen = _frames_at(path, count, total)
+        seconds, total = measure_packets(video)
+    notes = _note_end(path, "video", seconds)
+    frames, seen = _frames_at(path, count, total, notes)
     if len(frames) < min(count, seen):  # fewer are decoded than a damaged file has packets
-        frames, seen = _frames_at(path, count, seen)
-    return frames
+        frames, seen = _frames_at(path, count, seen, notes)
+    return frames, notes
 
 
-def _frames_at(path: Path, count: int, total: int) -> tuple[list[tuple[float, Image]], int]:
+def _frames_at(path: Path, count: int, total: int, notes: list[str]) -> tuple[list[tuple[float, Image]], int]:
     """At most `count` of `total` frames, and how many were decoded for them."""
     parts = min(count, total)
     wanted = {(2 * part + 1) * total // (2 * parts) for part in range(parts)}
     frames, pixels, seen = list[tuple[float, "Image"]](), 0, 0
     with opened(path) as video:
-        for frame in decoded(video, "video"):
+        for frame in decoded(video, "video", notes):
             if seen in wanted:
                 pixels += frame.width * frame.height
                 if pixels > MAX_FRAME_PIXELS:
@@ -281,6 +287,10 @@ def write_sound(source: Path, target: Path, notes: list[str] | None = None) -> N
     options = _FASTSTART if suffix == "m4a" else {}
     with opened(source, "audio") as file, _load_av().open(target, "w", options=options) as output:
         output.mux(_sound(output, SOUND_CODECS[suffix], file, notes))
+    if notes is not None:
+        with opened(source, "audio") as file:
+            seconds = measure_packets(file)[0]
+        notes += _note_end(source, "audio", seconds)
 
 
 def _encoded(frames: Iterable[Any], stream: Any) -> Iterator[Any]:
@@ -377,11 +387,7 @@ def probe_audio(path: Path) -> AudioFacts:
 
 
 def decode_audio(path: Path) -> tuple[NDArray[np.float32], int, list[str]]:
-    """Decode a recording with PyAV, else with soundfile.
-
-    Returns:
-        Samples in [-1, 1], float32, shape (samples, channels); their rate in Hz; and notes.
-    """
+    """Samples in [-1, 1], float32, shape (samples, channels), by PyAV or soundfile; their rate; and notes."""
     import numpy as np
 
     samples, notes = None, list[str]()
@@ -433,30 +439,36 @@ def _decode_by_av(path: Path, notes: list[str]) -> tuple[NDArray[np.float32], in
             size += parts[-1].size
             _check_samples(path, size)
         samples = np.concatenate(parts)
-        seconds, stated = len(samples) / (stream.rate or 1), (file.duration or 0) / 1e6
-        # Elsewhere the duration may be estimated, or that of the pictures.
-        is_exact = "matroska" in file.format.name and not file.streams.video
-        shortest = seconds + 0.15 if is_exact else seconds * 1.05 + 0.5
-        if shortest < stated < seconds * 20:
-            breaks = "the recording breaks off after {seconds:.1f} of {stated:.1f} s"
-            notes.append(Note(breaks, seconds=seconds, stated=stated))
-        elif _is_cut(path):
-            notes.append(Note("the recording breaks off after {seconds:.1f} s", seconds=seconds))
+        notes += _note_end(path, "audio", len(samples) / (stream.rate or 1))
         return samples, stream.rate
 
 
-def _is_cut(path: Path) -> bool:
+def _note_end(path: Path, kind: Kind, seconds: float) -> list[str]:
+    """A note if what was read ends before the duration that the container states, or within a packet."""
+    with opened(path, kind) as file:
+        stated = (file.duration or 0) / 1e6
+        # Elsewhere the duration may be estimated, or that of the pictures.
+        is_exact = file.format.name in _EXACT and not file.streams.video
+    shortest = seconds + 0.15 if is_exact else seconds * 1.05 + 0.5
+    if shortest < stated < seconds * 20:
+        breaks = "the recording breaks off after {seconds:.1f} of {stated:.1f} s"
+        return [Note(breaks, seconds=seconds, stated=stated)]
+    broken_off = Note("the recording breaks off after {seconds:.1f} s", seconds=seconds)
+    return [broken_off] if _is_cut(path, kind) else []
+
+
+def _is_cut(path: Path, kind: Kind) -> bool:
     """Whether a recording ends within a packet, or an Ogg file before the page that is marked as its last."""
     sizes, is_cut = dict[bytes, int](), False
-    with opened(path, "audio") as file:
+    with opened(path, kind) as file:
         if (name := file.format.name) == "ogg":
             return _lacks_last_page(path)
         with path.open("rb") as header:
             # What is written to a pipe states no size, or about the largest.
             if name == "wav" and not 0 < int.from_bytes(header.read(8)[4:], "little") < 2**31 - 2**16:
                 return False
-        for packet in file.demux(file.streams.audio[0]):
-            if packet.size:
+        with suppress(_load_av().FFmpegError):  # a damaged packet
+            for packet in filter(attrgetter("size"), file.demux(getattr(file.streams, kind)[0])):
                 # The third byte of an MP3 frame has what its size depends on.
                 form = bytes(packet)[2:3] if name == "mp3" else b""
                 largest = sizes.get(form, 0)

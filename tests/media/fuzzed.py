@@ -4,7 +4,7 @@ await refusals(damaged(valid_files(folder)["png"]), "png", folder)     # the num
 """
 
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,16 +75,22 @@ def record(
 
 
 def write_film(
-    path: Path, image: Image.Image, codec: str = "mpeg4", form: str | None = None, turn: int = 0
+    path: Path,
+    image: Image.Image,
+    codec: str = "mpeg4",
+    form: str | None = None,
+    turn: int = 0,
+    options: dict[str, str] | None = None,
+    frames: Sequence[Image.Image] = (),
 ) -> Path:
-    """A video of four such images, eight a second, which players turn by so many degrees."""
-    with av.open(path, "w", format=form) as made:
+    """A video of four such images, or of `frames`, eight a second, turned by so many degrees in players."""
+    with av.open(path, "w", format=form, options=options) as made:
         stream = made.add_stream(codec, rate=8)
         stream.width, stream.height, stream.pix_fmt = *image.size, "yuv420p"
         if turn:
             stream.set_display_rotation(turn)
-        for _ in range(4):
-            made.mux(stream.encode(av.VideoFrame.from_image(image)))
+        for each in frames or [image] * 4:
+            made.mux(stream.encode(av.VideoFrame.from_image(each)))
         made.mux(stream.encode(None))
     return path
 

@@ -150,15 +150,15 @@ def test_the_duration_of_packets_without_time_stamps_is_counted(tmp_path: Path) 
 def test_frames_of_a_video_have_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bomb = _film(tmp_path / "bomb.avi", [_jpg(64, 64)] * 12 + [_jpg(6000, 6000)] + [_jpg(64, 64)])
     check(bomb, "video", max_pixels=10_000)
-    frames = recordings.spread_frames(bomb, 14)
+    frames, _ = recordings.spread_frames(bomb, 14)
     assert {image.size for _, image in frames} == {(64, 64)}, "others are left out"
     recordings.to_mp4(bomb, tmp_path / "new.mp4")
     assert recordings.probe_video(tmp_path / "new.mp4").frames == 13
     call = _film(tmp_path / "call.avi", [_jpg(64, 64), _jpg(1280, 720)])  # recorded calls grow
-    assert [image.size for _, image in recordings.spread_frames(call, 2)] == [(64, 64), (1280, 720)]
+    assert [image.size for _, image in recordings.spread_frames(call, 2)[0]] == [(64, 64), (1280, 720)]
     many = _film(tmp_path / "a.avi", [_jpg(64, 64)] * 10)
     monkeypatch.setattr(recordings, "MAX_FRAME_PIXELS", 6 * 64 * 64)
-    assert len(recordings.spread_frames(many, 6)) == 6
+    assert len(recordings.spread_frames(many, 6)[0]) == 6
     with pytest.raises(BadInputError, match=r"7 frames of a\.avi have more than 24,576 pixels together"):
         recordings.spread_frames(many, 7)
 

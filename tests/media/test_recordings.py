@@ -131,7 +131,7 @@ def test_damage_in_the_middle_is_left_out_with_a_note(tmp_path: Path) -> None:
     path.write_bytes(content)
     samples, _, notes = decode_audio(path)
     assert len(samples) > RATE // 4
-    assert notes == ["damaged parts of the audio were left out"]
+    assert notes == ["parts of the audio are damaged or missing"]
 
 
 @pytest.mark.parametrize("share", [0.6, 0.94])
@@ -155,6 +155,27 @@ def test_a_recording_that_is_cut_off_is_read_with_a_note(
     cut.write_bytes(whole.read_bytes()[: int(share * whole.stat().st_size)])
     assert read_audio(whole, RATE)[1] == []
     assert any("the recording breaks off after" in note for note in read_audio(cut, RATE)[1])
+
+
+@pytest.mark.parametrize(
+    ("name", "codec", "options"),
+    [
+        ("a.mp4", "libx264", {"movflags": "+faststart"}),
+        ("a.mp4", "mpeg4", {"movflags": "+faststart"}),
+        ("a.webm", "libvpx", {}),
+        ("a.flv", "libx264", {}),
+    ],
+)
+def test_a_video_that_is_cut_off_is_read_with_a_note(
+    name: str, codec: str, options: dict[str, str], tmp_path: Path
+) -> None:
+    noise = [Image.effect_noise((64, 48), 60) for _ in range(24)]
+    path = write_film(tmp_path / name, noise[0], codec, options=options, frames=noise)
+    assert spread_frames(path, 3)[1] == []
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    frames, notes = spread_frames(path, 3)
+    assert len(frames) == 3
+    assert any("the recording breaks off after" in note for note in notes)
 
 
 @pytest.mark.parametrize("stated", [(0xFFFFFFFF, 0xFFFFFFFF), (0x7FFFF024, 0x7FFFF000), (0, 0)])
@@ -193,10 +214,10 @@ def film(tmp_path: Path) -> Path:
 def test_a_turned_video_is_upright_everywhere(film: Path, tmp_path: Path) -> None:
     facts = probe_video(film)
     assert (facts.width, facts.height, facts.frames) == (16, 32, 4)
-    ((_, before),) = spread_frames(film, 1)
+    ((_, before),), _ = spread_frames(film, 1)
     assert before.size == (16, 32)
     to_mp4(film, tmp_path / "new.mp4")
-    ((_, after),) = spread_frames(tmp_path / "new.mp4", 1)
+    ((_, after),), _ = spread_frames(tmp_path / "new.mp4", 1)
     assert after.size == before.size
     tops = [image.getpixel((8, 4)) for image in (before, after)]
     assert np.abs(np.subtract(*tops)).max() < 40, "the same half is on top"
@@ -226,7 +247,7 @@ def test_a_mirrored_or_turned_video_is_shown_as_players_do(
     struct.pack_into(">5i", content, content.index(b"tkhd") + 44, a, b, 0, c, d)
     path.write_bytes(content)
     for video in (path, tmp_path / "new.mp4"):
-        ((_, shown),) = spread_frames(video, 1)
+        ((_, shown),), _ = spread_frames(video, 1)
         width, height = shown.size
         assert (width > height) is bool(matrix[0])
         at: Any = shown.getpixel((width // 4 + corner[0] * width // 2, height // 4 + corner[1] * height // 2))
@@ -242,7 +263,7 @@ def test_a_matrix_of_zeros_or_of_another_angle_turns_nothing(tmp_path: Path) -> 
         struct.pack_into(">5i", changed, content.index(b"tkhd") + 44, *matrix)
         path.write_bytes(changed)
         facts = probe_video(path)
-        assert (facts.width, facts.height) == spread_frames(path, 1)[0][1].size == (32, 16)
+        assert (facts.width, facts.height) == spread_frames(path, 1)[0][0][1].size == (32, 16)
 
 
 def test_a_frame_may_have_data_that_pyav_does_not_name() -> None:

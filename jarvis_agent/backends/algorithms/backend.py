@@ -32,7 +32,6 @@ from jarvis_agent.media.recordings import (
     SOUND_CODECS,
     probe_audio,
     probe_video,
-    spread_frames,
     to_mp4,
     write_sound,
 )
@@ -58,15 +57,14 @@ def combine(call: Call) -> dict[str, Any]:
 def extract_audio(call: Call) -> dict[str, Any]:
     """The sound of a video or recording: {path} of a file in a `format`; WAV, 16-bit, if none is given."""
     target = call.new_path(f".{_suffix(call.inputs.get('format') or 'wav', SOUND_CODECS, 'recordings')}")
-    write_sound(call.inputs["video"].path, target)
+    write_sound(call.inputs["video"].path, target, call.notes)
     return {"path": target}
 
 
 def extract_frames(call: Call) -> list[dict[str, Any]]:
     """`count` frames (default 8) spread evenly over a video: [{image: PIL, time in seconds}]."""
     count = whole_number(call, "count", MAX_FRAMES) or FRAMES
-    frames = spread_frames(call.inputs["video"].path, count)
-    return [{"image": image, "time": seconds} for seconds, image in frames]
+    return [{"image": image, "time": seconds} for seconds, image in call.frames(count)]
 
 
 _FLIPS = {

@@ -27,7 +27,6 @@ from jarvis_agent.core.images import to_opaque
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate
-from jarvis_agent.media.recordings import spread_frames
 
 REPLY_TOKENS = 512
 CAPTION_TOKENS = 60
@@ -94,7 +93,7 @@ def _shown_media(loaded: LoadedModel, call: Call) -> Iterator[Mapping[str, Any]]
     if image:
         yield {"type": "image", "image": call.image()}
     if video:
-        frames = spread_frames(video.path, FRAMES)
+        frames = call.frames(FRAMES)
         yield {"type": "text", "text": f"{len(frames)} frames of a video, in their order:\n"}
         for seconds, frame in frames:
             yield {"type": "text", "text": f"{seconds:.1f} s: "}

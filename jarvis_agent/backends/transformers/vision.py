@@ -20,7 +20,6 @@ from jarvis_agent.backends.transformers.text import top_labels
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Candidate
-from jarvis_agent.media.recordings import spread_frames
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -50,7 +49,7 @@ def classify_video(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
     """Return [{label, score}] from evenly spread frames, as many as the model reads."""
     config = loaded.model.config
     count = getattr(config, "num_frames", getattr(config, "frames_per_clip", FRAMES))
-    frames = [image for _, image in spread_frames(call.inputs["video"].path, count)]
+    frames = [image for _, image in call.frames(count)]
     frames = [frames[n * len(frames) // count] for n in range(count)]  # a short video repeats some
     logits = loaded.forward(loaded.parts["image_processor"](frames, return_tensors="pt")).logits[0]
     return top_labels(logits.float().softmax(-1).cpu(), config)
