@@ -167,7 +167,8 @@ class HFTaskTool(BaseTool):
         began = perf_counter()
         try:
             for name in self.files:
-                await store.grant(name)
+                if not await asyncio.to_thread(Path(name).is_dir):  # one of the allowed directories now
+                    await store.grant(name)
             async with reporting(self.name, runtime, config) as report:
                 await report("selecting")
                 selection = await self.runner.select(task, context)

@@ -99,6 +99,8 @@ def test_the_files_of_the_program_are_read_for_callers_who_may_name_none(outputs
     assert chat.ask("", HEAR, audio="given.wav").content == "hello there"
     assert chat.ask("", HEAR, audio=given).content == "hello there"
     assert "may not read 'other.wav'" in chat.ask("", HEAR, audio=other).text
+    chat = Chat(make_tools(outputs, files=str(outputs.parent), allow_request_paths=False), None)
+    assert chat.ask("", HEAR, audio="other.wav").content == "hello there"
 
 
 def test_a_message_that_a_client_made_up_opens_no_other_file(outputs: Path) -> None:
