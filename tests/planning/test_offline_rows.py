@@ -50,7 +50,7 @@ def test_what_follows_from_a_file_is_repeated_and_what_takes_all_files_is_not() 
         Task(task="summarization", id=3, dep=[0, 1], args={"text": "<resource>-0, <resource>-1"}),
         Task(task="visual-document-retrieval", id=4, args={"images": ["a.png", "b.png"], "text": "cats"}),
     ]
-    repeated = repeat_tasks(tasks, {"b.png": ["c.png", "d.png"]})
+    repeated = repeat_tasks(tasks, ["b.png", "c.png", "d.png"])
     assert [task.id for task in repeated] == list(range(9))
     assert [(task.task, *task.args.values()) for task in repeated] == [
         *(("image-to-text", name) for name in ("a.png", "b.png", "c.png", "d.png")),

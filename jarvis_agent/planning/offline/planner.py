@@ -6,10 +6,10 @@ planning_chain(llm).with_fallbacks([planner], exception_key="error")
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from functools import partial, reduce
+from functools import partial
 from itertools import count, groupby
 from typing import Any
 
@@ -110,7 +110,7 @@ def plan_request(
         encode = load_embedder(settings).encode
         steps, rest = steps_of_tools(request.text, own, [*performers.values()], encode)
         request = replace(request, text=rest)
-    shortened, pasted = _without_pasted_texts(request)
+    shortened, restore = _without_pasted_texts(request)
     shortened, rows = shorten_rows(shortened)
     step = f"“{brief_text(request.text.strip(' .,;!?'), _MOST_QUOTED)}”"
     draft = NetworkPlan([], [], [], 1.0)
@@ -124,8 +124,8 @@ def plan_request(
         notes.append(Note(plans.NO_FILE, step=step))
     else:
         notes += [Note(plans.NO_TASK_TYPE, step=f"“{text}”") for text in draft.left_out]
-    tasks = repeat_tasks(tasks, rows)
-    restore = partial(_restored, pasted)
+    for second, not_shown in rows.items():
+        tasks = repeat_tasks(tasks, [second, *not_shown])
     tasks = [task.model_copy(update={"args": map_texts(task.args, restore)}) for task in tasks]
     tasks = _with_languages(tasks, request.text)
     tasks, missing = plan_tools(steps, request.files, tasks, specs)
@@ -183,8 +183,8 @@ def _lacks_picture(request: PlanRequest, network: PointerNetwork) -> bool:
     return is_used and not draft.left_out and draft.probability > 0.5
 
 
-def _without_pasted_texts(request: PlanRequest) -> tuple[PlanRequest, Mapping[str, str]]:
-    """The request with names of text files in place of long texts, and these texts by name."""
+def _without_pasted_texts(request: PlanRequest) -> tuple[PlanRequest, Callable[[str], str]]:
+    """The request with names of text files in place of long texts, and what puts these texts back."""
     pasted: dict[str, str] = {}
 
     def name(match: re.Match[str]) -> str:
@@ -197,12 +197,13 @@ def _without_pasted_texts(request: PlanRequest) -> tuple[PlanRequest, Mapping[st
     inside = " ".join(pasted.values())
     named = (file for file in request.files if name_of(file) in text or name_of(file) not in inside)
     texts = (Resource(kind="text", name=name) for name in pasted)
-    return replace(request, text=text, files=(*named, *texts)), pasted
 
+    def restore(text: str) -> str:
+        for short, whole in pasted.items():
+            text = text.replace(short, whole)
+        return text
 
-def _restored(pasted: Mapping[str, str], text: str) -> str:
-    """A text with the pasted texts in place of their names."""
-    return reduce(lambda whole, name: whole.replace(name, pasted[name]), pasted, text)
+    return replace(request, text=text, files=(*named, *texts)), restore
 
 
 def _with_languages(tasks: Sequence[Task], request: str) -> list[Task]:
@@ -319,12 +320,7 @@ def _with_files_of_folders(text: str, files: Sequence[Resource]) -> str:
     return re.sub(f"(?P<folder>{'|'.join(places)})(?P<pattern>{PATTERN.pattern})?", listed, text)
 
 
-def repeat_tasks(tasks: Sequence[Task], rows: Rows) -> list[Task]:
-    """The tasks; those on the second file of each row come again for those that are not shown."""
-    return reduce(_repeated, ([name, *others] for name, others in rows.items()), list(tasks))
-
-
-def _repeated(tasks: list[Task], row: Sequence[str]) -> list[Task]:
+def repeat_tasks(tasks: Sequence[Task], row: Sequence[str]) -> list[Task]:
     """The tasks with new numbers. Those on the first file come again for the others; lists have all."""
     repeated: list[Task] = []
     copies: dict[int, list[str]] = {}
