@@ -68,9 +68,10 @@ def proxy_url(proxy: str) -> str:
     return re.sub("^socks:", "socks5:", proxy) if "://" in proxy else f"http://{proxy}"
 
 
-def uses_proxies(url: str | None) -> bool:
-    """Whether a client of this URL may use the proxies of the environment (`trust_env` of httpx)."""
-    return url is None or urlsplit(url).hostname not in LOOPBACK
+def is_loopback(url: str) -> bool:
+    """Whether a URL points to this machine, for which no proxy of the environment is meant."""
+    host = urlsplit(url).hostname or ""
+    return host in LOOPBACK or host.startswith("127.")
 
 
 def direct_clients() -> dict[str, Any]:

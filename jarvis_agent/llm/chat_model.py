@@ -30,7 +30,7 @@ from urllib.parse import urlsplit, urlunsplit
 from langchain_core.runnables import Runnable
 from pydantic import SecretStr
 
-from jarvis_agent.core.environment import check_proxies, direct_clients, key_of, uses_proxies
+from jarvis_agent.core.environment import check_proxies, direct_clients, is_loopback, key_of
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.notes import limit_of
 from jarvis_agent.core.settings import Settings
@@ -131,7 +131,7 @@ async def served_window(model: Any) -> int | None:
         return None
     key = getattr(model, "openai_api_key", None)
     headers = {"Authorization": f"Bearer {key.get_secret_value()}"} if isinstance(key, SecretStr) else {}
-    options: dict[str, Any] = {"timeout": 3.0, "trust_env": uses_proxies(url)}
+    options: dict[str, Any] = {"timeout": 3.0, "trust_env": not is_loopback(url)}
     async with httpx.AsyncClient(headers=headers, **options) as client:
         # llama.cpp's /props has the window in use, and the list of models that of other servers.
         for address in (f"{url.removesuffix('/v1')}/props", f"{url}/models"):
@@ -344,7 +344,7 @@ def openai_model(
         raise ConfigError(f'the language model "openai:{name}" needs a key: set OPENAI_API_KEY. {_OTHERWISE}')
     from langchain_openai import ChatOpenAI
 
-    clients = {} if uses_proxies(base_url) else direct_clients()
+    clients = direct_clients() if is_loopback(base_url or "") else {}
     model = ChatOpenAI(
         **clients,
         model=name,

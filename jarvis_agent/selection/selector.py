@@ -25,6 +25,7 @@ from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.hub import model_card
 from jarvis_agent.core.concurrency import MAX_PARALLEL, run_with_timeout
 from jarvis_agent.core.context import RunContext
+from jarvis_agent.core.environment import is_loopback
 from jarvis_agent.core.errors import ConfigError, JarvisError, NoCandidateError, describe_error, log_error
 from jarvis_agent.core.notes import Note, limit_of
 from jarvis_agent.core.plugins import to_runnable
@@ -46,7 +47,6 @@ from jarvis_agent.selection.filters import SelectionQuery, Shortlist, make_short
 from jarvis_agent.selection.placement import Placement
 from jarvis_agent.selection.ranking import OWN_MODEL, CardVectors, has_general_data, named_languages
 from jarvis_agent.selection.sources.base import ModelSource, RemoteSource, ask_source, list_candidates
-from jarvis_agent.selection.sources.registered import is_loopback
 from jarvis_agent.selection.store import open_store
 
 logger = logging.getLogger(__name__)

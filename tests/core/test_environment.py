@@ -11,7 +11,7 @@ import pytest
 from doubles.openai_server import OpenAIDouble
 
 from jarvis_agent import JarvisAgent
-from jarvis_agent.core.environment import check_proxies, clean_key, key_of, set_up_proxies, uses_proxies
+from jarvis_agent.core.environment import check_proxies, clean_key, is_loopback, key_of, set_up_proxies
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.settings import ServerSettings, Settings
 from jarvis_agent.llm.chat_model import openai_model, served_window
@@ -71,7 +71,8 @@ async def test_settings_leave_the_environment_as_it_is_and_this_machine_is_asked
         assert await served_window(model) == 77
         assert [model.invoke("[]").text, (await model.ainvoke("[]")).text] == ["[]", "[]"]
     assert os.environ == before
-    assert uses_proxies("https://router.huggingface.co/v1")
+    assert is_loopback("http://127.0.0.2:8000/v1")
+    assert not is_loopback("https://router.huggingface.co/v1")
 
 
 @pytest.mark.parametrize("variable", ["all_proxy", "HTTPS_PROXY"])

@@ -11,11 +11,11 @@ from jarvis_agent.backends.chat_model import (
     WRITING,
     ChatModelBackend,
 )
+from jarvis_agent.core.environment import is_loopback
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
 from jarvis_agent.llm.chat_model import base_url_of, is_small, model_name
 from jarvis_agent.selection.ranking import GENERALIST, OWN_MODEL
-from jarvis_agent.selection.sources.registered import is_loopback
 
 _DESCRIPTION = "The language model of this user: it writes, translates, summarises, sorts and answers."
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
-from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError
 
 from jarvis_agent.backends.hub import model_card
+from jarvis_agent.core.environment import is_loopback
 from jarvis_agent.core.errors import ConfigError, words_of
 from jarvis_agent.core.tasks.registry import known_task
 from jarvis_agent.core.tasks.spec import TaskSpec
@@ -63,12 +63,6 @@ class Registration(Candidate):
         fields |= {"task": task, "traits": self.traits or model_card.capabilities(task, self.id, ())}
         fields["metadata"] = {**self.metadata, **address}
         return Candidate(**{**(model_card.model_at(self.path) if self.path else {}), **fields})
-
-
-def is_loopback(address: str) -> bool:
-    """Whether a URL points to this machine."""
-    host = urlsplit(address).hostname or ""
-    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 class RegisteredSource:
