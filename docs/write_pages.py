@@ -5,7 +5,10 @@ A test compares the pages with the output of this script.
 
 from __future__ import annotations
 
+import ast
+import inspect
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -149,9 +152,13 @@ def tasks_page() -> str:
 
 
 def _setting_rows(settings: type[EnvironmentSettings]) -> Iterator[str]:
+    body: Any = ast.parse(inspect.getsource(settings)).body[0]
+    docs = {
+        field.target.id: doc.value.value for field, doc in pairwise(body.body) if hasattr(field, "target")
+    }
     for name, field in settings.model_fields.items():
         variables = ", ".join(f"`{variable}`" for variable in _variables(name, field))
-        yield f"| {variables} | {_value(field.default)} | {' '.join(str(field.description).split())} |"
+        yield f"| {variables} | {_value(field.default)} | {' '.join(docs[name].split())} |"
 
 
 def _variables(name: str, field: FieldInfo) -> list[str]:
