@@ -25,7 +25,7 @@ from typing_extensions import TypedDict
 
 from jarvis_agent.core.concurrency import run_cpu_bound
 from jarvis_agent.core.context import messages_of
-from jarvis_agent.core.errors import ForbiddenError, InputError, JarvisError, LLMError, describe_error
+from jarvis_agent.core.errors import ForbiddenError, InputError, JarvisError, LLMError
 from jarvis_agent.core.file_mentions import split_names
 from jarvis_agent.core.notes import Note, template_of
 from jarvis_agent.core.phrases import Phrases, phrases
@@ -237,9 +237,6 @@ def template_responder(
     """
 
     def write(inputs: dict[str, Any]) -> Iterator[str]:
-        if error := inputs.get("error"):
-            yield from report_after_failure(inputs, False, describe_error(error))
-            return
         plan, is_own = plan_of(inputs), not inputs.get("restricted")
         # A client of a server can neither install anything nor set a model up.
         lacks_model = is_own and NO_MODEL in map(template_of, plan.notes)

@@ -16,7 +16,7 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Attempt, Resource, Selection, Task, TaskResult
 from jarvis_agent.planning.offline import OfflinePlanner
 from jarvis_agent.planning.plan import NO_MODEL, NOT_UNDERSTOOD, Plan
-from jarvis_agent.response.chain import response_chain, template_responder
+from jarvis_agent.response.chain import report_after_failure, response_chain, template_responder
 from jarvis_agent.selection.advice import no_candidate_error
 from jarvis_agent.testing import ScriptedLLM
 
@@ -83,13 +83,19 @@ async def answer(
 ) -> str:
     inputs = {"input": request, "plan": plan, "results": results, **context}
     inputs["chat_history"] = inputs.pop("turns", ())
-    return "".join([piece async for piece in responder.astream(inputs)])
+    pieces: list[str] = []
+    try:
+        async for piece in responder.astream(inputs):
+            pieces += [piece]
+    except LLMError as error:
+        assert not pieces, "after its first words, the chain itself goes on with the report"
+        pieces = [*report_after_failure(inputs, False, error.note)]
+    return "".join(pieces)
 
 
 def by_llm(replies: Any, **settings: Any) -> tuple[Runnable[Any, str], ScriptedLLM]:
     llm = ScriptedLLM(replies)
-    chain = response_chain(llm, settings=Settings(**settings))
-    return chain.with_fallbacks([template_responder()], exception_key="error"), llm
+    return response_chain(llm, settings=Settings(**settings)), llm
 
 
 def result(task: str, output: Any = None, text: str | None = None, **fields: Any) -> TaskResult:
