@@ -102,6 +102,9 @@ class Served:
     def remote(self, thread: str | None = None) -> RemoteRunnable:
         return remote(self.client, {"X-Thread-Id": thread} if thread else {})
 
+    def tool(self, task: str) -> RemoteRunnable:
+        return remote(self.client, path=f"/tools/{task}")
+
     @asynccontextmanager
     async def async_remote(self) -> AsyncIterator[RemoteRunnable]:
         async with async_remote(self.client.app) as found:
@@ -135,9 +138,9 @@ class _InProcess(httpx.ASGITransport, httpx.BaseTransport):
         return httpx.Response(answer.status_code, headers=dict(answer.headers), content=answer.content)
 
 
-def remote(client: TestClient, headers: dict[str, str] | None = None) -> RemoteRunnable:
-    """LangServe's client of an application in this process."""
-    return RemoteRunnable(f"{BASE}/agent", headers=headers, client_kwargs={"transport": _InProcess(client)})
+def remote(client: TestClient, headers: dict[str, str] | None = None, path: str = "/agent") -> RemoteRunnable:
+    """LangServe's client of an application in this process: of its agent, or of a tool."""
+    return RemoteRunnable(f"{BASE}{path}", headers=headers, client_kwargs={"transport": _InProcess(client)})
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ from langchain_core.decisions import BaseDecisionModel, ClassifierResponse
 from langchain_core.messages import AIMessage
 from PIL import Image
 
-from jarvis_agent import JarvisAgent, hf_tools
+from jarvis_agent import JarvisAgent, Run, hf_tools
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
 CAPTION = "a cat on a mat"
@@ -85,6 +85,13 @@ def small_agent(
     backend = FakeBackend(results)
     given = {"sources": [source], "backends": [backend], "models": pins} | options
     return JarvisAgent(llm, **given), llm, backend
+
+
+def small_run(request: Any, *args: Any, **options: Any) -> tuple[Run, ScriptedLLM, FakeBackend]:
+    """A run of a small agent, which is closed then, with its language model and its backend."""
+    agent, llm, backend = small_agent(*args, **options)
+    with agent:
+        return agent.invoke(request), llm, backend
 
 
 class Judge(BaseDecisionModel):

@@ -11,7 +11,18 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate, PromptTemplate
 from PIL import Image, ImageChops
-from small_agents import CAPTION, DESCRIBE, DESCRIBE_ALOUD, Row, block, hub_tools, picture, plan, small_agent
+from small_agents import (
+    CAPTION,
+    DESCRIBE,
+    DESCRIBE_ALOUD,
+    Row,
+    block,
+    hub_tools,
+    picture,
+    plan,
+    small_agent,
+    small_run,
+)
 from threads import running_threads
 
 from jarvis_agent import JarvisAgent, Plan, Run, Settings, Task
@@ -33,9 +44,8 @@ def test_a_request_that_no_model_can_do_is_answered_with_what_helps() -> None:
 
 
 def test_a_run_has_the_answer_the_plan_and_a_result_for_each_task_and_is_json() -> None:
-    agent, llm, _ = small_agent(DESCRIBE_ALOUD, models=["a", "b"], select=first_candidate)
-    with agent:
-        run = agent.invoke("Describe a.jpg and say it")
+    given: dict[str, Any] = {"models": ["a", "b"], "select": first_candidate}
+    run, llm, _ = small_run("Describe a.jpg and say it", DESCRIBE_ALOUD, **given)
     assert run.ok
     assert run.answer.startswith("A cat on a mat.")
     assert run.plan.tasks == [
@@ -122,9 +132,7 @@ def test_images_and_audio_of_a_message_are_files_of_the_request() -> None:
     ]
     for content in contents:
         for words in ([{"type": "text", "text": "What is this?"}], []):
-            agent, _, backend = small_agent(plan_for_attachment)
-            with agent:
-                run = agent.invoke({"messages": [HumanMessage([*words, content])]})
+            run, _, backend = small_run({"messages": [HumanMessage([*words, content])]}, plan_for_attachment)
             assert [result.error for result in run.results] == [None]
             (given,) = backend.calls[0].inputs.values()
             name = "speech.wav" if given.kind == "audio" else "a.jpg"
@@ -134,9 +142,7 @@ def test_images_and_audio_of_a_message_are_files_of_the_request() -> None:
 def test_files_may_be_bytes_or_pil_images() -> None:
     original = Image.open("a.jpg")
     for file in (Path("a.jpg").read_bytes(), original, original.convert("CMYK")):
-        agent, _, backend = small_agent(plan_for_attachment)
-        with agent:
-            run = agent.invoke({"input": "What is this?", "files": [file]})
+        run, _, backend = small_run({"input": "What is this?", "files": [file]}, plan_for_attachment)
         assert [result.error for result in run.results] == [None]
         given = Image.open(backend.calls[0].inputs["image"].path)
         assert ImageChops.difference(given, original).getextrema() == ((0, 0),) * 3
@@ -207,10 +213,9 @@ def test_the_caller_says_after_which_errors_the_next_model_is_tried() -> None:
 
 def test_a_small_model_is_not_asked_for_what_is_done_without_it() -> None:
     given: dict[str, Any] = {"models": ["a", "b"], "experts": {"text-to-speech": ExpertError("no voice")}}
+    given |= {"plan": DESCRIBE_ALOUD, "select": first_candidate}
     for name, stages in (("qwen-8b", {"plan", "select", "respond"}), ("qwen-0.5b", set())):
-        agent, llm, _ = small_agent(DESCRIBE_ALOUD, select=first_candidate, llm_name=name, **given)
-        with agent:
-            run = agent.invoke("Describe a.jpg and read the caption aloud")
+        run, llm, _ = small_run("Describe a.jpg and read the caption aloud", llm_name=name, **given)
         assert [result.status for result in run.results] == ["ok", "failed"]
         assert set(llm.stages()) == stages
 
@@ -268,9 +273,7 @@ def test_the_environment_sets_what_code_leaves_open(monkeypatch: pytest.MonkeyPa
         monkeypatch.setenv(f"JARVIS_{name}", value)
     speak: list[Row] = [("text-to-speech", [], {"text": str(n)}) for n in range(3)]
     describe: Row = ("image-to-text", [], {"image": str(picture(album / "b.jpg"))})
-    agent, llm, _ = small_agent(plan(*speak, describe), models=["a", "b"])
-    with agent:
-        run = agent.invoke("Speak, and describe the picture in my album")
+    run, llm, _ = small_run("Speak, and describe my picture", plan(*speak, describe), models=["a", "b"])
     assert run.ok
     assert llm.stages() == ["plan", "respond"]
     assert {path.parent.parent for result in run.results for path in result.paths()} == {tmp_path / "there"}

@@ -21,6 +21,7 @@ from small_agents import (
     picture,
     plan,
     small_agent,
+    small_run,
 )
 from stages import FakeStage, plan_of
 
@@ -149,14 +150,11 @@ def test_a_tool_receives_the_path_of_a_file_and_may_return_one() -> None:
 
 def test_a_registered_task_type_is_planned_and_run() -> None:
     spec = TaskSpec("tidy-up", "vision", "Tidy a sketch.", (Arg("image", "image"),), ("image",))
+    found = ("object-detection", [0], {"image": "<resource>-0"})
+    written = plan(("tidy-up", [], {"image": "a.jpg"}), found)
     register_task(spec)
     try:
-        agent, llm, backend = small_agent(
-            plan(("tidy-up", [], {"image": "a.jpg"}), ("object-detection", [0], {"image": "<resource>-0"})),
-            {"tidy-up": Image.new("RGB", (8, 8))},
-        )
-        with agent:
-            run = agent.invoke("Tidy up a.jpg")
+        run, llm, backend = small_run("Tidy up a.jpg", written, {"tidy-up": Image.new("RGB", (8, 8))})
     finally:
         del TASKS["tidy-up"]
     assert [result.error for result in run.results] == [None, None]
@@ -168,13 +166,8 @@ def test_a_registered_task_type_is_planned_and_run() -> None:
 
 
 def test_a_pinned_model_makes_its_task_available() -> None:
-    backend = FakeBackend({"image-to-text": CAPTION})
-    llm = ScriptedLLM({"plan": DESCRIBE, "respond": "Done."})
     pins = {"image-to-text": "me/my-captioner"}
-    with JarvisAgent(
-        llm, sources=[], backends=[backend], models=pins, settings=Settings(offline=False)
-    ) as agent:
-        run = agent.invoke("Describe a.jpg")
+    run, _, backend = small_run("Describe a.jpg", sources=[], pins=pins, settings=Settings(offline=False))
     assert [result.error for result in run.results] == [None]
     assert backend.models() == ["me/my-captioner"]
 
@@ -184,13 +177,9 @@ def test_without_a_captioner_the_image_is_classified_and_the_answer_says_so() ->
         fake_candidate("image-to-text", "org/reader", traits=("ocr",)),
         fake_candidate("image-classification", "org/classifier"),
     ]
-    agent, _, _ = small_agent(
-        experts={"image-classification": [{"label": "cat", "score": 0.9}]},
-        sources=[FakeSource(models)],
-        respond=RuntimeError("down"),
-    )
-    with agent:
-        run = agent.invoke("Describe a.jpg")
+    given: Any = {"sources": [FakeSource(models)], "respond": RuntimeError("down")}
+    classes = {"image-classification": [{"label": "cat", "score": 0.9}]}
+    run, _, _ = small_run("Describe a.jpg", experts=classes, **given)
     assert run.results[0].model == "org/classifier"
     for text in (run.results[0].all_notes[0], run.answer):
         assert "no model here describes images in words" in text
@@ -209,14 +198,9 @@ async def statuses(inputs: Mapping[str, Any]) -> AsyncIterator[str]:
 
 
 def test_every_stage_can_be_replaced() -> None:
-    agent, llm, backend = small_agent(
-        models=["a", "b"],
-        planner=fixed_plan(),
-        selector=lambda inputs: f"{inputs['task'].task}/b",
-        responder=FakeStage(statuses),
-    )
-    with agent:
-        run = agent.invoke("Describe a.jpg")
+    stages: Any = {"planner": fixed_plan(), "responder": FakeStage(statuses)}
+    stages["selector"] = lambda inputs: f"{inputs['task'].task}/b"
+    run, llm, backend = small_run("Describe a.jpg", models=["a", "b"], **stages)
     assert run.answer == "image-to-text ok. text-to-speech ok. "
     assert backend.models() == ["image-to-text/b", "text-to-speech/b"]
     assert llm.calls == []

@@ -16,7 +16,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
-from small_agents import CAPTION, DESCRIBE, block, picture, plan, small_agent
+from small_agents import CAPTION, DESCRIBE, block, picture, plan, small_agent, small_run
 from stages import FakeStage, saying
 
 from jarvis_agent import JarvisAgent, Plan, Run, Settings, TaskSpec
@@ -160,9 +160,7 @@ def test_any_characters_may_be_in_a_request_a_plan_a_result_an_error_and_an_answ
     )
     experts = {"image-to-text": {"generated_text": text}, "translation": ValueError(text)}
     for respond in (f"I see {text}.", (f"I see {words[0]}", RuntimeError(text)), RuntimeError(text)):
-        agent, _, _ = small_agent(calls, experts, respond=respond)
-        with agent:
-            run = agent.invoke(f"Describe a.jpg, {files} {text}")
+        run, _, _ = small_run(f"Describe a.jpg, {files} {text}", calls, experts, respond=respond)
         assert [result.status for result in run.results] == ["ok", "failed"]
         assert "- translation" in run.answer or "Not done: translation: " in run.answer
         assert Run.model_validate_json(run.model_dump_json()).answer == run.answer
@@ -203,9 +201,7 @@ def test_a_request_with_very_much_text_is_refused(monkeypatch: pytest.MonkeyPatc
 
 
 def test_an_empty_plan_is_answered_by_the_language_model_or_with_examples() -> None:
-    agent, llm, backend = small_agent("[]")
-    with agent:
-        run = agent.invoke("How are you?")
+    run, llm, backend = small_run("How are you?", "[]")
     assert (run.answer, run.results, backend.calls) == ("Hello!", [], [])
     assert llm.stages() == ["plan", "chat"]
     unknown = FakeStage(saying(Plan(notes=["no task fits: colourless green ideas"])))
@@ -224,10 +220,7 @@ def test_without_any_model_a_plan_says_which_extras_are_missing() -> None:
             return MissingExtraError(candidate.id, "local").note
 
     source = FakeSource([fake_candidate("image-to-text", "org/m")])
-    with JarvisAgent(
-        ScriptedLLM({"plan": DESCRIBE, "respond": "It is a picture."}), sources=[source], backends=[Bare({})]
-    ) as agent:
-        run = agent.invoke("Describe a.jpg")
+    run, _, _ = small_run("Describe a.jpg", respond="It is a picture.", sources=[source], backends=[Bare({})])
     assert [result.status for result in run.results] == ["failed"]
     assert 'org/m needs the extra "local"' in run.answer
     assert f"What helps: {install_command('local')}" in run.answer
@@ -298,8 +291,6 @@ def test_a_file_that_is_not_used_or_missing_costs_no_further_call() -> None:
         (attached, DESCRIBE, "A cat on a mat.", "respond"),
         ("Describe nothere.jpg", "[]", "Hello!", "chat"),
     ):
-        agent, llm, _ = small_agent(written)
-        with agent:
-            run = agent.invoke(request)
+        run, llm, _ = small_run(request, written)
         assert (run.answer, llm.stages()) == (answer, ["plan", stage])
         assert not (run.plan.notes and written == DESCRIBE)

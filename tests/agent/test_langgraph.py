@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from durable_agents import THREAD
 from langchain.agents import create_agent
-from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
@@ -251,31 +250,19 @@ def test_texts_of_the_state_are_read(files: dict[str, Any]) -> None:
 def test_a_deep_agent_orders_work_on_its_files(files: dict[str, Any]) -> None:
     deepagents = pytest.importorskip("deepagents")
     agent: JarvisAgent = small_agent(DESCRIBE_ALOUD)[0]
-    deep = deepagents.create_deep_agent(
-        _calling("task", description="Describe /pictures/a.jpg aloud", subagent_type="jarvis"),
-        subagents=[{"name": "jarvis", "description": "Works on media.", "runnable": agent.graph}],
-    )
+    orders = call_of("task", description="Describe /pictures/a.jpg aloud", subagent_type="jarvis")
+    worker = {"name": "jarvis", "description": "Works on media.", "runnable": agent.graph}
+    deep = deepagents.create_deep_agent(ScriptedLLM([orders, "Done."]), subagents=[worker])
     state = deep.invoke({"messages": [HumanMessage("Go")], "files": files})
     assert "A cat on a mat." in state["messages"][-2].text
     (made,) = state["files"].keys() - files.keys()
     assert made.endswith(".wav")
 
 
-@pytest.mark.usefixtures("home")
 def test_a_deep_agent_calls_a_task_as_a_tool() -> None:
     deepagents = pytest.importorskip("deepagents")
     tools = hub_tools("image-to-text", model=ScriptedLLM(DESCRIBE))
-    deep = deepagents.create_deep_agent(_calling("image-to-text", image="a.jpg"), tools=tools)
+    llm = ScriptedLLM([call_of("image-to-text", image="a.jpg"), "Done."])
+    deep = deepagents.create_deep_agent(llm, tools=tools)
     state = deep.invoke({"messages": [HumanMessage("Go")]})
     assert state["messages"][-2].text == "a cat on a mat"
-
-
-class _Calling(GenericFakeChatModel):
-    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
-        return self
-
-
-def _calling(tool: str, **args: Any) -> Any:
-    """A language model that calls a tool, and then is done."""
-    call = {"name": tool, "id": "1", "args": args}
-    return _Calling(messages=iter([AIMessage("", tool_calls=[call]), AIMessage("Done.")]))

@@ -28,7 +28,7 @@ from expert_servers import (
     with_retries,
 )
 from pydantic import SecretStr
-from small_agents import picture, plan
+from small_agents import picture, plan, small_agent
 from starlette.testclient import TestClient
 from waiting import until, wait_until
 
@@ -298,12 +298,8 @@ async def test_an_agent_runs_its_tasks_on_the_server(server: ExpertServer, tmp_p
     two = plan(
         ("text-generation", [], {"text": "echo one"}), ("text-generation", [0], {"text": "echo <resource>-0"})
     )
-    agent = JarvisAgent(
-        ScriptedLLM({"plan": two, "respond": "done"}),
-        settings=Settings(output_dir=tmp_path, experts="none"),
-        sources=[FakeSource([command_call("").candidate])],
-        backends=[command_backend(server)],
-    )
+    source, settings = FakeSource([command_call("").candidate]), {"output_dir": tmp_path, "experts": "none"}
+    agent, _, _ = small_agent(two, sources=[source], backends=[command_backend(server)], settings=settings)
     async with agent:
         run = await agent.ainvoke("Say it twice.")
     assert [result.error for result in run.results] == [None, None]

@@ -28,7 +28,7 @@ from jarvis_agent.core.context import ChatTurn, turns_of
 from jarvis_agent.core.errors import DeadlineError
 from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.interfaces.server import create_app, openai_api
-from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
+from jarvis_agent.testing import FakeBackend, FakeSource, fake_candidate
 from jarvis_agent.testing.hub import Reply, ReplyServer
 
 QUESTION = "What animal is this?"
@@ -384,12 +384,7 @@ def test_an_agent_that_asks_for_approval_has_no_such_routes(tmp_path: Path) -> N
     from langgraph.checkpoint.memory import InMemorySaver
 
     for approve, status in ((True, 404), (False, 200)):
-        agent = JarvisAgent(
-            ScriptedLLM({"plan": "[]", "chat": "Good morning."}),
-            settings=Settings(output_dir=tmp_path, offline=True),
-            checkpointer=InMemorySaver(),
-            approve=approve,
-        )
+        agent = agent_of(tmp_path).copy(checkpointer=InMemorySaver(), approve=approve)
         with TestClient(create_app(agent)) as client:
             body = {"model": "jarvis", "messages": [{"role": "user", "content": "Good morning!"}]}
             assert client.post("/v1/chat/completions", json=body).status_code == status

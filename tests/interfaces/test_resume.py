@@ -127,32 +127,18 @@ async def test_a_run_is_locked_while_another_process_works_on_it(tmp_path: Path)
     await run_named(tmp_path, [], "count")
 
 
-def _no_database(out: Path) -> None:
-    (out / FOLDER).mkdir(parents=True)
-    (out / FOLDER / f"{digest('talk')}.sqlite").write_bytes(b"not a database" * 100)
-
-
-def _no_folder(out: Path) -> None:
-    out.mkdir()
-    (out / FOLDER).write_text("a file")
-
-
-def _no_directory(out: Path) -> None:
-    out.write_text("a file")
-
-
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("file", "said"),
     [
-        (_no_database, "file is not a database"),
-        (_no_folder, "choose another name or --out"),
-        (_no_directory, "choose another name or --out"),
+        (Path("out", FOLDER, f"{digest('talk')}.sqlite"), "file is not a database"),
+        (Path("out", FOLDER), "choose another name or --out"),
+        (Path("out"), "choose another name or --out"),
     ],
+    ids=["no database", "no folder", "no directory"],
 )
-async def test_a_store_that_cannot_be_used_is_an_error(
-    tmp_path: Path, spoil: Callable[[Path], None], said: str
-) -> None:
-    spoil(tmp_path / "out")
+async def test_a_store_that_cannot_be_used_is_an_error(tmp_path: Path, file: Path, said: str) -> None:
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).write_bytes(b"not a database" * 100)
     with pytest.raises(ConfigError, match=f"talk cannot be read or written .*{said}"):
         await run_named(tmp_path, [], "count")
 

@@ -20,12 +20,12 @@ from served import (
     BASE,
     CAT,
     Served,
-    _InProcess,
     agent_of,
     async_remote,
     endless_expert,
     listening,
     plan_for,
+    remote,
     serving,
 )
 from starlette.testclient import TestClient
@@ -68,8 +68,9 @@ def test_an_upload_is_processed_and_the_result_fetched(served: Served) -> None:
 
 
 def test_requests_may_be_text_messages_or_name_an_upload_by_its_original_name(served: Served) -> None:
-    run = Run.model_validate(served.remote().invoke({"messages": [HumanMessage("Good morning!")]}))
-    assert run.answer == "Good morning."
+    messages = [HumanMessage("Good morning!")]
+    for asked in ({"messages": messages}, messages):
+        assert Run.model_validate(served.remote().invoke(asked)).answer == "Good morning."
     name = served.upload().json()["name"]
     served.script["plan"] = plan_for("cat.jpg")
     request = {"input": "What is in cat.jpg?", "files": [name]}
@@ -107,11 +108,6 @@ async def test_the_log_of_a_stream_can_be_read_and_ends_with_the_run(served: Ser
     assert final.answer.startswith(ANSWER)
     assert final.answer.count(ANSWER) == 1
     assert len(final.results) == 2
-
-
-def test_a_list_of_messages_is_a_request(served: Served) -> None:
-    run = Run.model_validate(served.remote().invoke([HumanMessage("Good morning!")]))
-    assert run.answer == "Good morning."
 
 
 def test_a_bad_request_of_a_batch_fails_alone(served: Served) -> None:
@@ -299,13 +295,9 @@ def test_on_loopback_other_hosts_and_their_pages_are_refused(
     assert statuses == [200, 200, 403, 403, 403]
 
 
-def remote_tool(client: TestClient, task: str) -> RemoteRunnable:
-    return RemoteRunnable(f"{BASE}/tools/{task}", client_kwargs={"transport": _InProcess(client)})
-
-
 def test_a_call_reads_an_upload_and_its_result_can_be_fetched_and_used(served: Served) -> None:
     name = served.upload().json()["name"]
-    drawn = remote_tool(served.client, "canny-control").invoke({"image": name})
+    drawn = served.tool("canny-control").invoke({"image": name})
     assert isinstance(drawn, ToolMessage)
     assert drawn.status == "success"
     assert drawn.artifact["model"] == "fake/canny-control"
@@ -314,7 +306,7 @@ def test_a_call_reads_an_upload_and_its_result_can_be_fetched_and_used(served: S
     assert path in drawn.text
     assert served.get(path).content.startswith(b"\x89PNG")
     assert str(served.outputs) not in drawn.model_dump_json()
-    told = remote_tool(served.client, "image-to-text").invoke({"image": path})
+    told = served.tool("image-to-text").invoke({"image": path})
     assert told.content == "a tabby cat"
     (outline,) = served.runs.rglob(Path(path).name)
     assert served.backend.calls[-1].inputs["image"].path == outline
@@ -322,7 +314,7 @@ def test_a_call_reads_an_upload_and_its_result_can_be_fetched_and_used(served: S
 
 def test_batches_and_streams_report_a_failure_as_a_message(served: Served) -> None:
     name = served.upload().json()["name"]
-    client = remote_tool(served.client, "image-to-text")
+    client = served.tool("image-to-text")
     done, failed = client.batch([{"image": name}, {"image": "/etc/passwd"}])
     assert (done.content, failed.status) == ("a tabby cat", "error")
     assert "may not read 'passwd'; give an http(s) URL, a data URI, an upload or" in failed.content
@@ -330,7 +322,7 @@ def test_batches_and_streams_report_a_failure_as_a_message(served: Served) -> No
 
 
 def test_a_refusal_does_not_tell_whether_a_path_was_guessed_right(served: Served) -> None:
-    client, place = remote_tool(served.client, "image-to-text"), served.outputs.absolute()
+    client, place = served.tool("image-to-text"), served.outputs.absolute()
     for right, wrong in (
         (place / "server.sqlite", place / "wrong" / "server.sqlite"),
         (place / "server.sqlite", Path("/wrong/server.sqlite")),
@@ -352,7 +344,7 @@ def test_a_refusal_does_not_tell_whether_a_path_was_guessed_right(served: Served
 
 async def test_events_show_the_models_that_are_tried(served: Served) -> None:
     name = served.upload().json()["name"]
-    client = remote_tool(served.client, "image-to-text")
+    client = served.tool("image-to-text")
     events = [event async for event in client.astream_events({"image": name}, version="v2")]
     await client.async_client.aclose()
     assert "fake/image-to-text" in [e["name"] for e in events if e["event"] == "on_chain_start"]
@@ -399,4 +391,5 @@ def test_tools_of_the_user_are_served_too(tmp_path: Path) -> None:
 
     agent = JarvisAgent(ScriptedLLM({}), tools=[weather], settings=Settings(output_dir=tmp_path))
     with TestClient(create_app(agent), base_url=BASE) as client:
-        assert remote_tool(client, "weather").invoke({"place": "Bonn"}).content == "1 days of rain in Bonn"
+        told = remote(client, path="/tools/weather").invoke({"place": "Bonn"})
+        assert told.content == "1 days of rain in Bonn"

@@ -14,9 +14,9 @@ from local_models import ScriptedLocal
 from markdown_it import MarkdownIt
 from PIL import Image
 from served import endless_expert
-from small_agents import DESCRIBE, picture, plan, small_agent
+from small_agents import picture, plan, small_agent
 
-from jarvis_agent import JarvisAgent, Settings
+from jarvis_agent import Settings
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.jobs import Generation, listed
 from jarvis_agent.backends.pool import ModelPool
@@ -28,6 +28,12 @@ from jarvis_agent.interfaces.ui.views import TEXTS, ChatView, escape, texts_for
 from jarvis_agent.interfaces.ui.visitor import CHAT_FILE, PageTurn, Visitor, models_of
 from jarvis_agent.selection.store import open_store
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
+
+
+def visiting(home: Path, folder: str = "", **options: Any) -> tuple[Visitor, ScriptedLLM, FakeBackend]:
+    """A visitor of the page of a small agent, with its language model and its backend."""
+    agent, llm, backend = small_agent(settings={"output_dir": home / "outputs"}, **options)
+    return Visitor([agent], home / "outputs" / folder), llm, backend
 
 
 async def ask(visitor: Visitor, request: str, files: list[Path], **choices: Any) -> PageTurn:
@@ -46,12 +52,8 @@ async def test_the_policy_is_that_of_the_run(home: Path) -> None:
     here = FakeBackend({"image-to-text": "a cat"}, "here")
     there = FakeBackend({"image-to-text": "a cat"}, "there", local=False)
     model = fake_candidate("image-to-text", backend=None, providers=("fake",))
-    agent = JarvisAgent(
-        ScriptedLLM({"plan": DESCRIBE, "respond": "A cat."}),
-        sources=[FakeSource([model])],
-        backends=[here, there],
-        settings=Settings(output_dir=home / "outputs"),
-    )
+    settings = Settings(output_dir=home / "outputs")
+    agent, _, _ = small_agent(sources=[FakeSource([model])], backends=[here, there], settings=settings)
     visitor = Visitor([agent], home / "outputs")
     used: list[tuple[int, int]] = []
     policies: tuple[Policy | None, ...] = ("hosted-only", "local-only", None)
@@ -80,8 +82,7 @@ async def test_a_thumb_rates_what_models_made_in_its_turn(home: Path, selection_
 
 
 async def test_a_chat_remembers_runs_with_and_without_approval(home: Path) -> None:
-    agent, llm, _ = small_agent(settings={"output_dir": home / "outputs"})
-    visitor = Visitor([agent], home / "outputs")
+    visitor, llm, _ = visiting(home)
     await ask(visitor, "What is this?", [home / "a.jpg"])
     turn = await ask(visitor, "And what is its colour?", [], ask_first=True)
     assert turn.proposal is not None
@@ -96,8 +97,7 @@ async def test_a_chat_remembers_runs_with_and_without_approval(home: Path) -> No
 
 
 async def test_a_changed_plan_that_cannot_run_is_shown_again_with_the_problem(home: Path) -> None:
-    agent, _, backend = small_agent(settings={"output_dir": home / "outputs"})
-    visitor = Visitor([agent], home / "outputs")
+    visitor, _, backend = visiting(home)
     turn = await ask(visitor, "What is this?", [home / "a.jpg"], ask_first=True)
     await decide(visitor, [{"task": "make-tea", "id": 0, "dep": [-1], "args": {}}])
     assert turn.proposal is not None
@@ -109,8 +109,7 @@ async def test_a_changed_plan_that_cannot_run_is_shown_again_with_the_problem(ho
 
 
 async def test_a_new_request_ends_the_plan_that_waits(home: Path) -> None:
-    agent, _, backend = small_agent(settings={"output_dir": home / "outputs"})
-    visitor = Visitor([agent], home / "outputs")
+    visitor, _, backend = visiting(home)
     turn = await ask(visitor, "What is this?", [home / "a.jpg"], ask_first=True)
     visitor.ask("Something else", [])
     assert turn.is_stopped
@@ -182,8 +181,7 @@ async def test_a_turn_that_cannot_be_read_is_left_out_alone(home: Path, spoilt: 
 
 
 async def test_a_deleted_chat_is_not_stored_by_a_decision_in_another_tab(home: Path) -> None:
-    agent, _, _ = small_agent(settings={"output_dir": home / "outputs"})
-    visitor = Visitor([agent], home / "outputs" / "chat")
+    visitor, _, _ = visiting(home, folder="chat")
     await ask(visitor, "What is this?", [home / "a.jpg"], ask_first=True)
     shutil.rmtree(visitor.directory)
     await decide(visitor, False)
@@ -191,8 +189,7 @@ async def test_a_deleted_chat_is_not_stored_by_a_decision_in_another_tab(home: P
 
 
 async def test_a_chat_that_another_process_works_on_does_not_run(home: Path) -> None:
-    agent, _, backend = small_agent(settings={"output_dir": home / "outputs"})
-    visitor = Visitor([agent], home / "outputs")
+    visitor, _, backend = visiting(home)
     await ask(visitor, "What is this?", [home / "a.jpg"])
     stored = (home / "outputs" / CHAT_FILE).read_bytes()
     backend.calls.clear()
@@ -204,8 +201,7 @@ async def test_a_chat_that_another_process_works_on_does_not_run(home: Path) -> 
 
 
 async def test_a_request_that_is_asked_again_takes_the_place_of_what_followed(home: Path) -> None:
-    agent, llm, _ = small_agent(settings={"output_dir": home / "outputs"})
-    visitor = Visitor([agent], home / "outputs")
+    visitor, llm, _ = visiting(home)
     for request in ("What is this?", "And its colour?", "And its size?"):
         turn = await ask(visitor, request, [home / "a.jpg"])
         turn.messages = ["the request", "its answer"]
@@ -261,8 +257,7 @@ async def test_a_turn_runs_once_when_two_tabs_run_it(home: Path) -> None:
         return "a cat"
 
     experts = {"image-to-text": describe}
-    agent, _, backend = small_agent(experts=experts, settings={"output_dir": home / "outputs"})
-    visitor = Visitor([agent], home / "outputs")
+    visitor, _, backend = visiting(home, experts=experts)
     turn = visitor.ask("What is this?", [home / "a.jpg"])
     async for _ in visitor.run():
         async for _ in visitor.run():
@@ -274,8 +269,7 @@ async def test_a_turn_runs_once_when_two_tabs_run_it(home: Path) -> None:
 
 async def test_a_run_stops_when_its_chat_goes_on_in_another_session(home: Path) -> None:
     never, entered, stopped = endless_expert()
-    agent, _, _ = small_agent(experts={"image-to-text": never}, settings={"output_dir": home / "outputs"})
-    visitor = Visitor([agent], home / "outputs")
+    visitor, _, _ = visiting(home, experts={"image-to-text": never})
     turn = visitor.ask("What is this?", [home / "a.jpg"])
     async with asyncio.timeout(120):
         async for _ in visitor.run():  # each second, if nothing happens
@@ -296,12 +290,8 @@ async def test_what_a_model_writes_is_shown_to_its_own_visitor_alone(home: Path)
         return "a cat"
 
     backend = ScriptedLocal(lambda _: write, ModelPool(10**9))
-    agent = JarvisAgent(
-        ScriptedLLM({"plan": DESCRIBE, "respond": "A cat."}),
-        sources=[FakeSource([fake_candidate("image-to-text")])],
-        backends=[backend],
-        settings=Settings(output_dir=home / "outputs"),
-    )
+    source, settings = FakeSource([fake_candidate("image-to-text")]), Settings(output_dir=home / "outputs")
+    agent, _, _ = small_agent(sources=[source], backends=[backend], settings=settings)
     ada, bob = (Visitor([agent], home / "outputs" / name) for name in ("ada", "bob"))
     first = asyncio.create_task(ask(ada, "What is in a.jpg?", [home / "a.jpg"]))
     assert await asyncio.to_thread(entered.wait, 120)
@@ -320,8 +310,7 @@ async def test_what_a_model_writes_is_shown_to_its_own_visitor_alone(home: Path)
 
 
 async def test_files_with_one_name_are_kept_apart_and_the_same_file_is_kept_once(home: Path) -> None:
-    agent, _, _ = small_agent(settings={"output_dir": home / "outputs"})
-    visitor = Visitor([agent], home / "outputs")
+    visitor, _, _ = visiting(home)
     (home / "more").mkdir()
     other = picture(home / "more" / "a.jpg", "blue")
     kept = [visitor.ask("Look", [file]).files[0].name for file in (home / "a.jpg", other, other)]
@@ -329,8 +318,7 @@ async def test_files_with_one_name_are_kept_apart_and_the_same_file_is_kept_once
 
 
 async def test_a_picture_that_browsers_do_not_show_is_a_file_with_its_name(home: Path) -> None:
-    agent, _, _ = small_agent(settings={"output_dir": home / "outputs"})
-    visitor = Visitor([agent], home / "outputs")
+    visitor, _, _ = visiting(home)
     visitor.ask("Look", [home / "a.jpg", picture(home / "scan.tif")])
     jpeg, scan, _ = ChatView(visitor, texts_for("en")).messages()[0]["content"]
     assert (jpeg["file"]["mime_type"], scan["file"]["mime_type"]) == ("image/jpeg", None)
@@ -338,8 +326,7 @@ async def test_a_picture_that_browsers_do_not_show_is_a_file_with_its_name(home:
 
 
 def test_a_visitor_sees_names_in_place_of_paths(home: Path) -> None:
-    agent, _, _ = small_agent(settings={"output_dir": home / "outputs"})
-    visitor = Visitor([agent], home / "outputs")
+    visitor, _, _ = visiting(home)
     run = visitor.directory / "runs" / "20260102-030405-0123456789abcdef"
     said = f"{run / '0-canny.png'} from {visitor.directory / 'uploads' / 'cat.jpg'}"
     assert visitor.clean(said) == "0-canny.png from cat.jpg"

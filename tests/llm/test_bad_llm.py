@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from doubles.openai_server import DROP, HANG, REFUSE, Failure, OpenAIDouble
-from small_agents import CAPTION, DESCRIBE_ALOUD, small_agent
+from small_agents import CAPTION, DESCRIBE_ALOUD, small_agent, small_run
 
 from jarvis_agent import JarvisAgent, Run, Settings
 from jarvis_agent.testing import FakeSource, ScriptedLLM, fake_candidate
@@ -86,9 +86,7 @@ def test_an_invalid_plan_is_repaired_once_and_then_answered_by_chat() -> None:
 
 def test_an_error_of_each_stage_is_said_once() -> None:
     error = ConnectionRefusedError("gone")
-    agent, llm, _ = small_agent(error, select=error, respond=error, models=["a", "b"])
-    with agent:
-        run = agent.invoke("Describe a.jpg")
+    run, llm, _ = small_run("Describe a.jpg", error, select=error, respond=error, models=["a", "b"])
     assert llm.stages() == ["plan", "select", "respond"]
     assert CAPTION in run.answer
     assert run.answer.count("gone") == 1

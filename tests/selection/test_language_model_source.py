@@ -19,7 +19,6 @@ from jarvis_agent.selection.sources.language_model import LanguageModelSource
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, first_candidate
 
 SUMMARIZE = Task(task="summarization", id=0, args={"text": "A bridge was built in 1901, and it is red."})
-SMOLLM = "SmolLM2"
 
 
 class Traced(BaseCallbackHandler):
