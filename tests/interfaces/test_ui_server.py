@@ -73,7 +73,7 @@ def test_other_hosts_and_pages_of_other_sites_are_refused(agent: JarvisAgent) ->
 
 
 def login(name: str | None = None) -> Any:
-    return gr.Request(username=name, headers={})
+    return gr.Request(username=name, headers={}, cookies={})
 
 
 def fields_of(page: Any) -> dict[Any, Any]:

@@ -13,7 +13,6 @@ import secrets
 import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
-from http.cookies import SimpleCookie
 from pathlib import Path
 from typing import Any, get_args
 from weakref import WeakValueDictionary
@@ -239,7 +238,7 @@ class Page:
 
     def _translate(self, request: gr.Request) -> dict[Any, Any]:
         """The labels in the language that the visitor chose. Gradio has those in the browser's language."""
-        text, is_chosen = _texts(request), _COOKIE in str(request.headers.get("cookie"))
+        text, is_chosen = _texts(request), _COOKIE in request.cookies
         labelled = self._labelled if is_chosen else []
         updates = {component: _labels_of(component, text) for component in labelled}
         updates.setdefault(self._language, {})["value"] = text("tag")
@@ -407,8 +406,7 @@ def _texts(request: gr.Request) -> views.Texts:
 
 def _language(request: gr.Request) -> str:
     """The language that the visitor chose, else the header of the browser."""
-    chosen = SimpleCookie(request.headers.get("cookie", "")).get(_COOKIE)
-    return chosen.value if chosen is not None else str(request.headers.get("accept-language", ""))
+    return str(request.cookies.get(_COOKIE) or request.headers.get("accept-language", ""))
 
 
 def _labels_of(component: Any, text: views.Texts) -> dict[str, Any]:
