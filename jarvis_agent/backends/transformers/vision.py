@@ -39,16 +39,13 @@ _SIDES = ("xmin", "ymin", "xmax", "ymax")
 Detection = dict[str, Any]
 """A row {label, score, box: {xmin, ymin, xmax, ymax}}."""
 
-FRAMES = 16
-
 MAX_UPSCALED_PIXELS = 1_000_000
 """Pixels of an image that is enlarged; each needs several kilobytes of memory."""
 
 
 def classify_video(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
     """Return [{label, score}] from evenly spread frames, as many as the model reads."""
-    config = loaded.model.config
-    count = getattr(config, "num_frames", getattr(config, "frames_per_clip", FRAMES))
+    config, count = loaded.model.config, loaded.model.config.num_frames
     frames = [image for _, image in call.frames(count)]
     frames = [frames[n * len(frames) // count] for n in range(count)]  # a short video repeats some
     logits = loaded.forward(loaded.parts["image_processor"](frames, return_tensors="pt")).logits[0]
@@ -256,13 +253,13 @@ def find_poses(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
     import torch
 
     image, detector = call.image(), loaded.extras.get("detector")
-    people = [(0.0, 0.0, float(image.width), float(image.height))]
+    people = [{"xmin": 0, "ymin": 0, "xmax": image.width, "ymax": image.height}]
     if detector is not None:
-        found = [row["box"] for row in detector(image, threshold=MIN_SCORE) if row["label"] == "person"]
-        people = [tuple(box[side] for side in _SIDES) for box in found]
+        people = [row["box"] for row in detector(image, threshold=MIN_SCORE) if row["label"] == "person"]
     if not people:
         return []
-    boxes = [[[x1, y1, x2 - x1, y2 - y1] for x1, y1, x2, y2 in people]]
+    corners = [[float(box[side]) for side in _SIDES] for box in people]
+    boxes = [[[x1, y1, x2 - x1, y2 - y1] for x1, y1, x2, y2 in corners]]
     processor, config = loaded.parts["image_processor"], loaded.model.config
     batch = dict(processor(image, boxes=boxes, return_tensors="pt"))
     if getattr(config.backbone_config, "num_experts", 1) > 1:
@@ -270,11 +267,7 @@ def find_poses(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
     poses = processor.post_process_pose_estimation(loaded.forward(batch), boxes=boxes)[0]
     edges = [list(edge) for edge in getattr(config, "edges", None) or ()]
     return [
-        {
-            **_person(pose, config.id2label, image.size),
-            "box": dict(zip(_SIDES, box, strict=True)),
-            "edges": edges,
-        }
+        {**_person(pose, config.id2label, image.size), "box": box, "edges": edges}
         for pose, box in zip(poses, people, strict=True)
     ]
 
