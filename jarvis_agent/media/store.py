@@ -105,11 +105,17 @@ class ResourceStore:
         self.grant_resources(turn.resources)
         if turn.resources:
             return turn
-        attached = [await self.grant_earlier_block(block) for block in turn.blocks]
+        files = list[Resource]()
+        for block in turn.blocks:
+            url = str(block.get("url") or "")
+            try:  # a URL is fetched when it is used
+                files += [await (self.grant_mention(url) if _URL.match(url) else self.grant_block(block))]
+            except InputError as error:
+                logger.warning("an attachment of an earlier turn is left out: %s", error)
         names = await asyncio.to_thread(self._results_in, turn.answer)
         results = [await self.grant_mention(name) for name in names]
-        files = (*filter(None, attached), *(file for file in results if file.path is not None))
-        return replace(turn, resources=files, blocks=())
+        files += [file for file in results if file.path is not None]
+        return replace(turn, resources=tuple(files), blocks=())
 
     def _results_in(self, answer: str) -> list[str]:
         """The results of earlier runs that an answer names; clients of a server have them by their thread."""
@@ -220,15 +226,6 @@ class ResourceStore:
             f"the part {str(block.get('file_id') or block.get('type'))[:80]!r} of the message holds no file; "
             "attach its bytes (base64) or its URL"
         )
-
-    async def grant_earlier_block(self, block: Mapping[str, Any]) -> Resource | None:
-        """As `grant_block`, for an earlier turn: a URL is fetched when used; None, and logged: unusable."""
-        url = str(block.get("url") or "")
-        try:
-            return await (self.grant_mention(url) if _URL.match(url) else self.grant_block(block))
-        except InputError as error:
-            logger.warning("an attachment of an earlier turn is left out: %s", error)
-            return None
 
     async def resolve(self, value: Any, kind: ArgKind, notes: list[str] | None = None) -> Resource:
         """The resource for an argument of the given kind.

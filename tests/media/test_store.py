@@ -194,6 +194,12 @@ async def test_the_content_and_the_size_of_a_file_are_checked(
         await store_with(tmp_path, **allowed).resolve(str(picture), "image")
 
 
+async def attached_before(store: ResourceStore, block: dict[str, Any]) -> tuple[Resource, ...]:
+    """The files of an earlier turn that had this attachment."""
+    _, (turn,), _ = await store.open(Request(input="Go on"), [ChatTurn("Look", "", blocks=(block,))])
+    return turn.resources
+
+
 async def test_an_attachment_has_the_same_name_in_each_process(store: ResourceStore, picture: Path) -> None:
     data = base64.b64encode(picture.read_bytes()).decode()
     block = {"type": "image", "base64": data, "mime_type": "image/png"}
@@ -201,7 +207,7 @@ async def test_an_attachment_has_the_same_name_in_each_process(store: ResourceSt
     assert kept.path is not None
     assert (kept.kind, kept.path.parent) == ("image", store.directory.path)
     assert await store.resolve(kept.name, "image") == kept
-    assert await store.grant_earlier_block(block) == kept
+    assert await attached_before(store, block) == (kept,)
     assert await store.grant(f"data:image/png;base64,{data}") == kept
     for content in (picture.read_bytes(), b"\x89PNG"):  # an interrupted process wrote a part of it
         kept.path.write_bytes(content)
@@ -266,7 +272,7 @@ async def test_an_unusable_attachment_is_an_error_or_if_it_is_older_logged(
     for field in ({"file_id": "file-1"}, {"base64": "%%%"}, {"base64": 5}, {"source_type": "base64"}):
         block = {"type": "image", "mime_type": "image/png", **field}
         caplog.clear()
-        assert await store.grant_earlier_block(block) is None
+        assert await attached_before(store, block) == ()
         assert "an attachment of an earlier turn is left out" in caplog.text
         with pytest.raises(InputError, match="base64"):
             await store.grant_block(block)
@@ -274,8 +280,7 @@ async def test_an_unusable_attachment_is_an_error_or_if_it_is_older_logged(
 
 async def test_an_earlier_address_is_fetched_when_a_task_uses_it(store: ResourceStore) -> None:
     url = "http://127.0.0.1:9/cat.png"
-    recalled = await store.grant_earlier_block({"type": "image", "url": url})
-    assert recalled is not None
+    (recalled,) = await attached_before(store, {"type": "image", "url": url})
     assert (recalled.kind, recalled.name, recalled.path) == ("image", url, None)
     with pytest.raises(ForbiddenError, match="private address"):
         await store.resolve(url, "image")
