@@ -145,7 +145,8 @@ def _window_in(described: Any, name: str) -> int | None:
     """The window in llama.cpp's properties, or in the entry of a list of models that has this name."""
     if not isinstance(described, dict):
         return None
-    listed = [entry for entry in described.get("data") or () if isinstance(entry, dict)]
+    data = described.get("data")
+    listed = [entry for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []
     named = [entry for entry in listed if entry.get("id") == name] or (listed if len(listed) == 1 else [])
     fields = [described.get("default_generation_settings"), *named, *(entry.get("meta") for entry in named)]
     values = (part.get(field) for part in fields if isinstance(part, dict) for field in _WINDOW_FIELDS)

@@ -278,6 +278,7 @@ class TestWithServer:
             ({"/v1/models": {"data": [{"id": "default", "meta": {"n_ctx": 5000, "n_ctx_train": 1}}]}}, 5000),
             ({"/props": {"default_generation_settings": {"n_ctx": 6000}}}, 6000),
             ({"/v1/models": [7], "/props": "no"}, DEFAULT_WINDOW),
+            ({"/v1/models": {"data": 7}, "/props": {"data": True}}, DEFAULT_WINDOW),
         ],
     )
     async def test_the_window_of_a_model_with_an_unknown_name_is_what_its_server_says(
