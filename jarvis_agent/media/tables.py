@@ -226,7 +226,8 @@ def _split(lines: list[Row], apart: set[int], delimiter: str, notes: list[str]) 
     at = _find_header(lines, apart, width)
     header, below = [cell.strip() for cell in lines[at]], lines[at + 1 : at + 1 + _SAMPLE]
     forms, start, above = _forms(below), at + 1, lines[at - 1] if at and id(lines[at]) not in apart else []
-    if _is_row(header, below, forms):
+    differing, alike = _compare(header, forms)
+    if alike and not differing and not _count_up(header, below):  # it is a row like the others
         header, start = [f"column {number}" for number in range(1, width + 1)], at
         unnamed = "no line names the columns; they are called {names}"
         notes.append(Note(unnamed, names=", ".join(header[:3])))
@@ -289,29 +290,29 @@ def _find_header(rows: list[Row], apart: set[int], width: int) -> int:
     is_title = gaps[full:] == [True] or spaced[full : full + 2] == [True, False]
     naming = (at for at in range(full + is_title, -1, -1) if _names(rows[at], rows[at + 1 :]))
     short = (at for at in range(full) if filled(rows[at]) >= max(2, width - 1) and not gaps[at])
-    below = rows[full + 1 : full + 1 + _SAMPLE]
-    is_data = "number" in map(_form, rows[full]) and (not below or _is_row(rows[full], below, _forms(below)))
+    is_data = "number" in map(_form, rows[full]) and not _count_up(
+        rows[full], rows[full + 1 : full + _SAMPLE]
+    )
     return next(naming, next(short, 0 if is_data else full))
 
 
-def _is_row(header: Row, below: list[Row], forms: list[str]) -> bool:
-    """Whether the first row is one like the others: its numbers are no years, and do not count up."""
-    differing, alike = _compare(header, forms)
-    if differing or not alike:
-        return False
-    figures = [cell for cell in header if _form(cell) in ("date", "number", "range")]
+def _count_up(row: Row, below: list[Row]) -> bool:
+    """Whether the figures of a row are years, unlike those below it, or count up, as names of columns do."""
+    figures = [cell for cell in row if _form(cell) in ("date", "number", "range")]
     if all(map(_YEAR.fullmatch, figures)):
-        return any(_YEAR.fullmatch(cell.strip()) for row in below for cell in row)
-    first = 1 if 1 < len(figures) < len(header) and figures[0] == "1" else 0
-    return len(header) == 1 or figures != [str(first + place) for place in range(len(figures))]
+        return not any(_YEAR.fullmatch(cell.strip()) for row in below for cell in row)
+    first = 1 if 1 < len(figures) < len(row) and figures[0] == "1" else 0
+    return len(row) > 1 and figures == [str(first + place) for place in range(len(figures))]
 
 
 def _find_footer(rows: list[Row], apart: set[int], delimiter: str) -> int:
     """Where those of the last rows begin that are none, such as totals and sources."""
     for start in range(max(2, len(rows) - _FOOTER), len(rows)):
         above = rows[max(0, start - _SUMMED) : start]
-        footer = rows[start:]  # what is below a total stands apart
-        if all(_is_footer(row, above, row is not footer[0] or id(row) in apart, delimiter) for row in footer):
+        remarks = {
+            id(row) for row in rows[start + 1 :] if sum(map(bool, row)) == 1 < len(row)
+        }  # below a total
+        if all(_is_footer(row, above, id(row) in apart | remarks, delimiter) for row in rows[start:]):
             return start
     return len(rows)
 

@@ -180,6 +180,7 @@ def test_rows_that_look_like_others_stay(tmp_path: Path) -> None:
         "id,n\nA1,5\nA2,6\nB,11\n": {"id": ["A1", "A2", "B"], "n": [5, 6, 11]},
         "x,y\na,0\nb,0\nc,1\nd,1\n": {"x": ["a", "b", "c", "d"], "y": [0, 0, 1, 1]},
         "code\n12\n9\nA\n": {"code": ["12", "9", "A"]},
+        "code\n12\n9\nAB123\nA\nB\n": {"code": ["12", "9", "AB123", "A", "B"]},
         "tag,n\n#sun,5\n#sea,7\n": {"tag": ["#sun", "#sea"], "n": [5, 7]},
         "#,name\n1,Ann\n2,Bob\n": {"#": [1, 2], "name": ["Ann", "Bob"]},
         "name,a,b\nAnn,5,1\nBob,6,2\nCy,,\n": {
