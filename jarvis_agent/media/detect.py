@@ -46,7 +46,7 @@ _SIGNATURES: tuple[tuple[tuple[bytes, ...], Modality, str], ...] = (
 )
 """Of formats that are text, or that no library here tells."""
 
-_TEXTS = {
+TEXTS = {
     ".csv": "text/csv",
     ".tsv": "text/tab-separated-values",
     ".json": "application/json",
@@ -61,7 +61,7 @@ _TEXTS = {
 """Endings that distinguish formats of text; a text under another name is plain text."""
 
 _SUFFIXES = {
-    **_TEXTS,
+    **TEXTS,
     ".ply": "model/ply",
     ".glb": "model/gltf-binary",
     ".pdf": PDF,
@@ -149,10 +149,13 @@ def detect_media_type(path: Path, name: str = "") -> tuple[Modality, str]:
         raise InputError(f"{name} cannot be read", detail=error.strerror or error) from error
 
 
-def detect_suffix(content: bytes, mime: str | None = None) -> str:
-    """The file suffix for some content, such as ".wav", else that of `mime`, else ""."""
+def detect_suffix(content: bytes, mime: str | None = None, name: str = "") -> str:
+    """The file suffix for some content, such as ".wav"; of a text that of its name or of `mime`; else ""."""
+    suffix = PurePosixPath(name).suffix.lower()
     with suppress(InputError):
-        detected = detect_content(BytesIO(content), Path("content"))[1]
+        detected = detect_content(BytesIO(content), Path(f"content{suffix}"))[1]
+        if detected == TEXTS.get(suffix):
+            return suffix
         mime = mime if mime and detected == "text/plain" else detected
     return SUFFIXES.get(mime or "") or mimetypes.guess_extension(mime or "") or ""
 
@@ -213,7 +216,7 @@ def detect_content(file: BinaryIO, path: Path) -> tuple[Modality, str]:
         return image
     with suppress(UnicodeDecodeError):  # recordings have control characters
         return _of_text(decode_text(head)[0], file, path)
-    return _of_recording(head, file, path) or _of_other(file, path)
+    return _of_recording(head, file, path) or _of_other(head, file, path)
 
 
 def _of_text(text: str, file: BinaryIO, path: Path) -> tuple[Modality, str]:
@@ -221,7 +224,7 @@ def _of_text(text: str, file: BinaryIO, path: Path) -> tuple[Modality, str]:
         return "text", HTML
     if _SRT_START.match(text):
         return "text", SRT
-    if path.suffix.lower() in _TEXTS:
+    if path.suffix.lower() in TEXTS:
         return _by_name(path.name)
     return (_of_image(file, path) if kind_by_name(path.name) == "image" else None) or ("text", "text/plain")
 
@@ -267,11 +270,8 @@ def _of_recording(head: bytes, file: BinaryIO, path: Path) -> tuple[Modality, st
     return kind, f"{kind}/{subtype}"
 
 
-def _of_other(file: BinaryIO, path: Path) -> tuple[Modality, str]:
-    file.seek(80)
-    size = 84 + 50 * int.from_bytes(
-        file.read(4), "little"
-    )  # of so many triangles; subtitles have this name, too
+def _of_other(head: bytes, file: BinaryIO, path: Path) -> tuple[Modality, str]:
+    size = 84 + 50 * int.from_bytes(head[80:84], "little")  # subtitles have this ending, too
     if path.suffix.lower() == ".stl" and size <= file.seek(0, SEEK_END):
         return _by_name(path.name)
     with suppress(ImportError, OSError, RuntimeError, TypeError):  # the errors of soundfile

@@ -60,10 +60,10 @@ class RunDirectory:
             self._taken.add(name)
         return self.path / name
 
-    def save_input(self, content: bytes, mime: str) -> Path:
+    def save_input(self, content: bytes, mime: str, name: str = "") -> Path:
         """Write a file named after its content, so that a resumed plan finds it under the same name."""
         digest = hashlib.sha256(content).hexdigest()[:12]
-        path = self.path / f"input-{digest}{detect_suffix(content, mime)}"
+        path = self.path / f"input-{digest}{detect_suffix(content, mime, name)}"
         self.prepare()
         with disk_errors("an attached file"):
             # An interrupted run may have written a part of it.

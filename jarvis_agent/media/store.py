@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import re
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -89,7 +90,14 @@ class ResourceStore:
         given_files = partial(self._grant_all, self.grant, notes)
         files = [*chain.from_iterable(await gather_limited(given_files, request.files))]
         files = [file for place, file in enumerate(files) if file not in files[:place]]
-        files += await gather_limited(self.grant_block, request.blocks)
+        counts = Counter[str]()
+        for file in await gather_limited(self.grant_block, request.blocks):
+            counts[file.name] += (is_new := file not in files)
+            if is_new and (number := counts[file.name]) > 1:  # phones call every picture image.jpg
+                path = PurePosixPath(file.name)
+                file = file.model_copy(update={"name": f"{path.stem}-{number}{path.suffix}"})
+            self.access.allow(file.name, file)
+            files.append(file)
         named = await self.grant_mentions(request.text, notes)
         called = {file.path: file for file in reversed(named)}
         files = [called.pop(file.path, file) for file in files]
@@ -216,10 +224,9 @@ class ResourceStore:
         if not (data or url) and text and block.get("type") == "file":
             data = f"data:{mime},{quote(text, errors='replace')}"
         if data or url:
-            file = await self._decode(data or url, mime)
-            # The text may name it.
-            if name := PurePosixPath(clean(str(block.get("filename") or "")).replace("\\", "/")).name[-255:]:
-                file = file.model_copy(update={"name": name})
+            name = PurePosixPath(clean(str(block.get("filename") or "")).replace("\\", "/")).name[-255:]
+            file = await self._decode(data or url, mime, name)
+            if name:  # the text may have it
                 self.access.allow(name, file)
             return file
         raise InputError(
@@ -362,13 +369,13 @@ class ResourceStore:
         with name_errors(self.access.shown(name)):
             return await asyncio.to_thread(partial(self.access.open, name, is_planned=True))
 
-    async def _decode(self, data: str, mime: str) -> Resource:
+    async def _decode(self, data: str, mime: str, name: str = "") -> Resource:
         """Store base64 data or a data URL as a file; one at a time, since it may take much memory."""
 
         def save() -> Resource:
             own, content = read_file_data(data, mime, self.settings.max_file_bytes)
-            path = self.directory.save_input(content, own)
-            return describe_file(path, path.name)
+            path = self.directory.save_input(content, own, name)
+            return describe_file(path, name or path.name)
 
         async with self._decoding:
             resource = await asyncio.to_thread(save)

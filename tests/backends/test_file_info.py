@@ -60,6 +60,11 @@ def test_texts_tables_and_data_are_counted(tmp_path: Path) -> None:
         "b.csv": ("city,people\nOslo,7\nBonn,3\n", {"rows": 2, "columns": ["city", "people"]}, "CSV"),
         "c.json": ('{"a": 1, "b": [2, 3]}', {"entries": 2}, "JSON"),
         "d.svg": ("<svg/>", {}, "SVG"),
+        "f.vtt": (
+            "WEBVTT\n\n00:01.000 --> 00:02.000\nHi there\n",
+            {"words": 2, "lines": 1, "characters": 8},
+            "VTT",
+        ),
     }
     for name, (content, facts, form) in files.items():
         (tmp_path / name).write_text(content, encoding="utf-8")

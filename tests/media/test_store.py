@@ -446,6 +446,39 @@ async def test_an_upload_is_meant_by_the_name_that_its_client_gave(tmp_path: Pat
         assert set((await named(store, f"describe {name}")).values()) <= {None}, name
 
 
+def attached(name: str, content: bytes, mime: str = "application/octet-stream") -> dict[str, Any]:
+    data = base64.b64encode(content).decode()
+    return {"type": "file", "base64": data, "mime_type": mime, "filename": name}
+
+
+@pytest.mark.parametrize(
+    ("name", "mime", "content", "kind", "suffix"),
+    [
+        ("sales.csv", "application/octet-stream", b"a,b\n1,2\n", "table", ".csv"),
+        ("Sales.TSV", "text/plain", b"a\tb\n1\t2\n", "table", ".tsv"),
+        ("film.ass", "text/plain", b"Dialogue: 0,0:00:01.00,,,,0,0,0,,Hi\n", "text", ".ass"),
+        ("notes", "text/csv", b"a,b\n1,2\n", "table", ".csv"),
+        ("sales.csv", "text/csv", b"<!doctype html><p>Sign in</p>", "text", ".html"),
+    ],
+)
+async def test_an_attached_text_is_of_the_kind_that_its_name_says(
+    name: str, mime: str, content: bytes, kind: str, suffix: str, store: ResourceStore
+) -> None:
+    file = await store.grant_block(attached(name, content, mime))
+    assert (file.name, file.kind, file.path and file.path.suffix) == (name, kind, suffix)
+
+
+async def test_attached_files_of_one_name_are_told_apart(store: ResourceStore) -> None:
+    texts = {"a.txt": b"one", "a-2.txt": b"two", "b.txt": b"three", "a-3.txt": b"four"}
+    sent = [attached(name.replace("-2", "").replace("-3", ""), text) for name, text in texts.items()]
+    message = HumanMessage([{"type": "text", "text": "How long is a.txt?"}, *sent, sent[0]])
+    files, _, _ = await store.open(Request(messages=[message]))
+    assert {file.name: await store.text_of(file) for file in files} == {
+        name: text.decode() for name, text in texts.items()
+    }
+    assert await store.text_of("a.txt") == "one"
+
+
 async def test_paths_and_addresses_of_files_are_found(store: ResourceStore, folder: Path) -> None:
     (folder / "my scans").mkdir()
     scan = (folder / "2.png").rename(folder / "my scans" / "a 2.png")

@@ -26,7 +26,7 @@ from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.text import count_words
 from jarvis_agent.core.types import Candidate, Resource
 from jarvis_agent.media import limits
-from jarvis_agent.media.detect import MARKDOWN, OLE, PDF, SUFFIXES, detect_media_type
+from jarvis_agent.media.detect import MARKDOWN, OLE, PDF, SRT, SUFFIXES, TEXTS, detect_media_type
 from jarvis_agent.media.documents import count_pages, load_text
 from jarvis_agent.media.recordings import (
     SOUND_CODECS,
@@ -234,8 +234,9 @@ def info(call: Call) -> dict[str, Any]:
     path, kind, mime = Path(str(file.path)), file.kind, file.mime
     if mime is None:
         kind, mime = detect_media_type(path)
-    ending = SUFFIXES.get(mime, mime.partition("/")[2]).lstrip(".").removeprefix("x-")
-    name = _FORMAT_NAMES.get(mime) or ending.upper()
+    usual, own = SUFFIXES.get(mime, mime.partition("/")[2]), path.suffix.lower()
+    ending = own if TEXTS.get(own) == mime else usual  # one type may be that of several formats
+    name = _FORMAT_NAMES.get(mime) or ending.lstrip(".").removeprefix("x-").upper()
     facts = {"name": file.name or path.name, "format": name, "bytes": path.stat().st_size}
     try:
         if kind == "table":
@@ -249,7 +250,7 @@ def info(call: Call) -> dict[str, Any]:
             facts |= asdict(probe_video(path))
         elif kind in ("text", "data") and facts["bytes"]:
             facts |= {"pages": count_pages(path)} if mime == PDF else {}
-            text, notes = load_text(path, with_markup=True)
+            text, notes = load_text(path, with_markup=mime != SRT)  # times are no words
             call.notes.extend(notes)
             facts |= _text_facts(kind, text.strip())
     except (BadInputError, InputError, MissingExtraError) as error:
