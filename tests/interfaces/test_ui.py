@@ -18,6 +18,7 @@ from small_agents import Row, picture, plan, small_agent
 
 from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.backends.base import Call
+from jarvis_agent.interfaces.ui import page
 from jarvis_agent.selection.store import Experience, SelectionStore
 
 pytestmark = pytest.mark.slow
@@ -296,7 +297,11 @@ def test_a_chat_is_saved_as_one_file(stage: Stage, tab: Tab, tmp_path: Path) -> 
     assert [url for url in foreign if not url.startswith(("file:", "data:"))] == []
 
 
-def test_a_plan_is_changed_and_approved_before_it_runs(stage: Stage, tab: Tab) -> None:
+def test_a_plan_is_changed_and_approved_before_it_runs(
+    stage: Stage, tab: Tab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn, show = list[Any](), page.show_proposal
+    monkeypatch.setattr(page, "show_proposal", lambda *parts: (drawn.append(parts[1]), show(*parts)))
     tab.ask_first()
     tab.ask("What animal is this?", CAT, ASTRONAUT)
     proposal = tab.page.locator("#proposal")
@@ -330,6 +335,8 @@ def test_a_plan_is_changed_and_approved_before_it_runs(stage: Stage, tab: Tab) -
     proposal.get_by_role("button", name="Do not run").click()
     expect(tab.chat).to_contain_text("The plan was rejected, so nothing was run.")
     expect(proposal).to_be_hidden()
+    shown = [proposal for proposal in drawn if proposal is not None]
+    assert len(shown) == 3, "a form that is drawn again loses a click"
 
 
 def test_the_keyboard_alone_is_enough(stage: Stage, tab: Tab) -> None:

@@ -380,7 +380,9 @@ class Page:
         view = views.ChatView(visitor, text, self._publish)
         proposal = visitor.turns[-1].proposal if visitor.turns else None
         proposal = proposal and {**proposal, "language": _language(request)}
-        return view.messages(), view.plans(), proposal, gr.Column(visible=proposal is not None)
+        # Two changes in a row would draw the last one twice, and a click on the first drawing is an error.
+        kept = gr.skip() if visitor.running else proposal
+        return view.messages(), view.plans(), kept, gr.Column(visible=proposal is not None)
 
     def _publish(self, file: Path) -> str:
         """Copy a file to the cache of Gradio, whose folders are named after the contents of files."""
