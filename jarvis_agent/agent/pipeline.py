@@ -74,7 +74,7 @@ _PLANNED_TASKS = TypeAdapter(list[PlannedTask])
 _APPROVED = TypeAdapter(Approved)
 _REPLY: TypeAdapter[str | Plan] = TypeAdapter(str | Plan)
 _STRUCTURED = TypeAdapter(tuple[Any, list[str]])
-_READING = "reading the request's files"
+_READING = "reading the request's files, perhaps too many,"
 
 
 @dataclass(eq=False)

@@ -198,7 +198,7 @@ def test_a_run_that_takes_too_long_is_answered_with_504(
     monkeypatch.setattr(PipelineStages, "runners", lambda _: asyncio.sleep(60))
     with (
         serving(agent_of(tmp_path, budget={"seconds": 0.05})) as served,
-        pytest.raises(HTTPError, match=r"did not finish within 0\.0\d+ s") as caught,
+        pytest.raises(HTTPError, match="files, perhaps too many") as caught,
     ):
         call(served.remote(), "What animal is this?")
     assert caught.value.response.status_code == 504
