@@ -309,9 +309,8 @@ def _find_footer(rows: list[Row], apart: set[int], delimiter: str) -> int:
     """Where those of the last rows begin that are none, such as totals and sources."""
     for start in range(max(2, len(rows) - _FOOTER), len(rows)):
         above = rows[max(0, start - _SUMMED) : start]
-        remarks = {
-            id(row) for row in rows[start + 1 :] if sum(map(bool, row)) == 1 < len(row)
-        }  # below a total
+        below = rows[start + 1 :] if sum(map(bool, rows[start])) > 1 else []  # a total, with remarks
+        remarks = {id(row) for row in below if sum(map(bool, row)) == 1 < len(row)}
         if all(_is_footer(row, above, id(row) in apart | remarks, delimiter) for row in rows[start:]):
             return start
     return len(rows)

@@ -183,6 +183,11 @@ def test_rows_that_look_like_others_stay(tmp_path: Path) -> None:
         "code\n12\n9\nAB123\nA\nB\n": {"code": ["12", "9", "AB123", "A", "B"]},
         "tag,n\n#sun,5\n#sea,7\n": {"tag": ["#sun", "#sea"], "n": [5, 7]},
         "#,name\n1,Ann\n2,Bob\n": {"#": [1, 2], "name": ["Ann", "Bob"]},
+        "name,a,b\nAnn,5,1\nBob,6,2\nChristopher,,\nDo,,\n": {
+            "name": ["Ann", "Bob", "Christopher", "Do"],
+            "a": [5, 6, None, None],
+            "b": [1, 2, None, None],
+        },
         "name,a,b\nAnn,5,1\nBob,6,2\nCy,,\n": {
             "name": ["Ann", "Bob", "Cy"],
             "a": [5, 6, None],
