@@ -40,8 +40,7 @@ class LoopTime:
         self._skipped = 0.0
         self._in_threads: list[asyncio.Future[Any]] = []
         patch.setattr(loop, "time", lambda: self._real_time() + self._skipped)
-        for module in ("agent.pipeline", "execution.executor"):
-            patch.setattr(f"jarvis_agent.{module}.perf_counter", loop.time)
+        patch.setattr("jarvis_agent.core.context.perf_counter", loop.time)
         patch.setattr(loop._selector, "select", self._select)
         wrap, run_sync = asyncio.wrap_future, to_thread.run_sync
 

@@ -58,7 +58,7 @@ async def with_retries(backend: RemoteBackend, text: str, attempts: list[Attempt
     one = command_call(text)
     task = Task(task=one.spec.name, id=0, args=dict(one.inputs))
     clock = asyncio.get_running_loop().time
-    call = TaskCall(task, one.inputs, RunContext(request=""), Path, clock, one.settings, attempts)
+    call = TaskCall(task, one.inputs, RunContext(request="", clock=clock), Path, one.settings, attempts)
     selection = Selection(model=one.candidate.id, reason="", candidates=[one.candidate])
     return await FallbackChain(call, one.spec, selection, {"command": backend}).run()
 

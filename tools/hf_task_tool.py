@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import asynccontextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, Self, cast
 
 from langchain_core.callbacks import adispatch_custom_event
@@ -164,7 +163,6 @@ class HFTaskTool(BaseTool):
             args={k: v for k, v in args.items() if v is not None},
         )
         context = RunContext(request=_last_human_message(runtime), config=config)
-        began = perf_counter()
         try:
             for name in self.files:
                 if not await asyncio.to_thread(Path(name).is_dir):  # one of the allowed directories now
@@ -178,7 +176,6 @@ class HFTaskTool(BaseTool):
                     inputs=await bind_inputs(task, self.spec, {}, store, notes),
                     context=context,
                     new_path=lambda suffix: store.directory.new_path(suffix, self.spec.name),
-                    clock=lambda: perf_counter() - began,
                     settings=settings,
                 )
                 await report("running", model=selection.model)

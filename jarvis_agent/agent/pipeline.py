@@ -14,7 +14,6 @@ from contextlib import aclosing
 from dataclasses import KW_ONLY, dataclass, field, replace
 from math import inf
 from pathlib import Path
-from time import perf_counter
 from typing import Any, TypeVar, cast
 
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -38,7 +37,7 @@ from jarvis_agent.core.concurrency import (
     run_in_daemon_thread,
     run_with_timeout,
 )
-from jarvis_agent.core.context import ChatTurn, RunContext
+from jarvis_agent.core.context import ChatTurn, Clock, RunContext
 from jarvis_agent.core.errors import (
     InputError,
     JarvisError,
@@ -102,7 +101,7 @@ class RunPipeline:
         self.steps.meter.budget, self.steps.meter.price = self._settings.budget, self.stages.price
         self._config = merge_configs(self.config, {"callbacks": [self.steps.meter]})
         self._config.pop("run_id", None)
-        self._began = perf_counter()
+        self._clock = Clock()
         self._deadline = self._settings.budget.run_seconds
         self._emit: Emit = lambda event: None
         self._runners: Mapping[str, TaskRunner]
@@ -155,7 +154,7 @@ class RunPipeline:
         try:
             context = await self._in_time(self._open(request), _READING)
             async with Executor(
-                self._runners, self._store, context, self._settings, self._emit, self._clock, self.steps
+                self._runners, self._store, context, self._settings, self._emit, self.steps
             ) as executor:
                 plan = await self._plan_and_start(context, executor)
                 plan, results, answer = await self._look_and_go_on(context, executor, plan)
@@ -198,7 +197,7 @@ class RunPipeline:
         directory, began = await self.steps.run_once("begin", lambda: asyncio.to_thread(start), _START)
         self._store = ResourceStore(self._settings, directory=Path(directory))
         elapsed = max(0.0, time.time() - began)
-        self._began -= elapsed
+        self._clock.began -= elapsed
         self._deadline += elapsed
 
     async def _open(self, request: Request, *, makes_files: bool = True) -> RunContext:
@@ -221,6 +220,7 @@ class RunPipeline:
             restricted=not self._settings.allow_request_paths,
             reserve_hosted=self.steps.meter.reserve_hosted,
             hosted_price=self.steps.meter.hosted_price,
+            clock=self._clock,
         )
 
     async def _plan_and_start(self, context: RunContext, executor: Executor) -> Plan:
@@ -465,9 +465,6 @@ class RunPipeline:
     def _shown(self, model: ModelT) -> ModelT:
         """A part of the run as who asked may see it: clients of a server get no details and no advice."""
         return model if self._settings.allow_request_paths else as_public(model)
-
-    def _clock(self) -> float:
-        return perf_counter() - self._began
 
     async def _in_time(self, work: Coroutine[Any, Any, T], name: str, factor: float = inf) -> T:
         """Await a stage for `factor` times the limit of a call, or for what is left of the run's."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from time import perf_counter
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -37,6 +38,16 @@ class ChatTurn:
         return self.answer if self.made is None else self.made
 
 
+@dataclass(slots=True)
+class Clock:
+    """Tells the seconds since a run began."""
+
+    began: float = field(default_factory=lambda: perf_counter())
+
+    def __call__(self) -> float:
+        return perf_counter() - self.began
+
+
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class RunContext:
     """The data of a run.
@@ -53,6 +64,7 @@ class RunContext:
             Raises BudgetError.
         hosted_price: that of the same meter: what a hosted call costs by task and model; 0: unknown.
         preference: what the plan says of the choice of models.
+        clock: the seconds since the run began.
     """
 
     request: str
@@ -65,6 +77,7 @@ class RunContext:
     reserve_hosted: Callable[[str, str], None] = lambda task, model: None
     hosted_price: Callable[[str, str], float] = lambda task, model: 0.0
     preference: Preference | None = None
+    clock: Callable[[], float] = field(default_factory=Clock)
 
     @property
     def turn_number(self) -> int:

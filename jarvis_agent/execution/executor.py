@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from graphlib import CycleError, TopologicalSorter
 from itertools import count
-from time import perf_counter
 from typing import Any, Protocol, Self
 
 from jarvis_agent.core.concurrency import MAX_PARALLEL, cancel_and_wait, run_with_timeout
@@ -118,7 +117,7 @@ class Executor:
             results = await executor.join(plan.tasks)       # in the order of the plan
 
     A coroutine for each task awaits the futures of its dependencies: no polling, no barrier. No coroutine
-    outlives the `async with` block.
+    outlives the `async with` block, unless it ignores its cancellation.
     """
 
     def __init__(
@@ -128,21 +127,16 @@ class Executor:
         context: RunContext,
         settings: Settings,
         emit: Emit = lambda event: None,
-        clock: Callable[[], float] | None = None,
         steps: CheckpointedSteps | None = None,
     ) -> None:
-        """`runners` are by task name; `clock` returns seconds since the run began, by default since now.
-
-        `steps` stores each result, so that a resumed run does not repeat the task.
-        """
-        began = perf_counter()
+        """`runners` are by task name. `steps` stores each result: a resumed run does not repeat the task."""
         self._runners = runners
         self._store = store
         store.read_page = self._read_page
         self._context = context
         self._settings = settings
         self._emit = emit
-        self._clock = clock or (lambda: perf_counter() - began)
+        self._clock = context.clock
         self._steps = steps or CheckpointedSteps()
         self._slots = asyncio.Semaphore(MAX_PARALLEL)
         self._states: dict[int, _TaskState] = {}
@@ -317,7 +311,6 @@ class Executor:
             inputs=await bind_inputs(task, runner.spec, used, self._store, state.notes),
             context=self._context,
             new_path=lambda suffix: self._store.directory.new_path(suffix, stem),
-            clock=self._clock,
             settings=self._settings,
             attempts=state.attempts,
         )
@@ -336,7 +329,7 @@ class Executor:
             if selection is not None and "ocr" in selection.candidates[0].traits:
                 inputs = {"image": page, "text": "read"}
                 new_path = partial(self._store.directory.new_path, stem="page")
-                call = TaskCall(task, inputs, self._context, new_path, self._clock, self._settings)
+                call = TaskCall(task, inputs, self._context, new_path, self._settings)
                 text = (await runner.run(selection, call)).resource("text")
                 return (text.text if text else None) or ""
         return ""

@@ -170,7 +170,7 @@ class FallbackChain:
 
     async def _try_candidates(self) -> dict[str, Any]:
         """Output, resources and notes of the first candidate that succeeds. Raises JarvisError."""
-        task_call, clock = self.task_call, self.task_call.clock
+        task_call, clock = self.task_call, self.task_call.context.clock
         settings = task_call.settings.model_copy(update={"seed": task_call.seed})
         inputs = {name: value for name, value in task_call.inputs.items() if self.spec.arg(name) is not None}
         purpose = task_call.task.purpose
@@ -220,7 +220,7 @@ class FallbackChain:
 
     async def _run_candidate(self, call: Call, seconds: float) -> tuple[Any, list[Resource]]:
         """Run one candidate, and retry it after transient failures."""
-        clock = self.task_call.clock
+        clock = self.task_call.context.clock
         began = clock()
 
         def gives_up(state: RetryCallState) -> bool:
@@ -235,7 +235,7 @@ class FallbackChain:
 
     async def _trace_attempt(self, call: Call, ends: float) -> tuple[Any, list[Resource]]:
         """Run one attempt as a chain run, below which a chat model that it calls is traced and counted."""
-        clock, model, manager = self.task_call.clock, call.candidate, _manager(self.config)
+        clock, model, manager = self.task_call.context.clock, call.candidate, _manager(self.config)
         if manager is None:
             with _parent(ensure_config(self.config)):
                 return await self._run_attempt(call, ends - clock())
@@ -254,7 +254,7 @@ class FallbackChain:
 
     async def _run_attempt(self, call: Call, seconds: float) -> tuple[Any, list[Resource]]:
         """Run one attempt. It is recorded however it ends, also if the circuit is open."""
-        clock, model, task = self.task_call.clock, call.candidate, self.spec.name
+        clock, model, task = self.task_call.context.clock, call.candidate, self.spec.name
         started = clock()
         backend_name = model.backend or ""
         error: str | None = "cancelled"

@@ -30,8 +30,6 @@ class TaskCall:
     context: RunContext
     new_path: Callable[[str], Path]
     """Returns an output path for a suffix."""
-    clock: Callable[[], float]
-    """Seconds since the run began."""
     settings: Settings
     attempts: list[Attempt] = field(default_factory=list)
     """Every attempt is appended here, also of a task that is cancelled."""

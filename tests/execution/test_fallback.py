@@ -94,7 +94,7 @@ def chain(
     limits = Settings(**settings)
     task = Task(task=SPEC.name, id=0, args={"text": "long"})
     return FallbackChain(
-        TaskCall(task, task.args, RunContext(request=""), new_path, clock or Clock(), limits),
+        TaskCall(task, task.args, RunContext(request="", clock=clock or Clock()), new_path, limits),
         SPEC,
         Selection(model=candidates[0].id, reason="first", candidates=candidates),
         backends={backend.name: backend for backend in backends},

@@ -98,7 +98,7 @@ async def test_a_text_result_starts_no_thread(tmp_path: Path, monkeypatch: pytes
 
     task = Task(task="echo", id=0, args={"text": "hello"})
     settings = Settings(output_dir=tmp_path)
-    call = TaskCall(task, task.args, RunContext(request=""), tmp_path.joinpath, lambda: 0.0, settings)
+    call = TaskCall(task, task.args, RunContext(request=""), tmp_path.joinpath, settings)
     monkeypatch.setattr(threading.Thread, "start", Mock(side_effect=AssertionError("a thread was started")))
     result = await LangChainTask(echo).run(None, call)
     assert result.resources == [Resource(kind="text", text="hello")]

@@ -20,7 +20,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import perf_counter
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, File, Form, Request, Response, UploadFile
@@ -109,7 +108,7 @@ async def run_task(
     HTTPException 404: there is no such model or tool; 400 or 500: the model failed. NoCandidateError: no
     model here does this task, or the one that was named cannot. DeadlineError: it took longer than a run may.
     """
-    stages, began = workspace.stateless.stages, perf_counter()
+    stages = workspace.stateless.stages
     settings = stages.settings
     runner = HFTaskRunner(TASKS[name], stages.registry) if stages.tools is None else stages.tools.get(name)
     if not isinstance(runner, HFTaskRunner):
@@ -119,7 +118,7 @@ async def run_task(
 
     async def run(number: int) -> TaskResult:
         task = Task(task=name, id=number)  # another number is another seed
-        call = TaskCall(task, inputs[number], context, new_path, lambda: perf_counter() - began, settings)
+        call = TaskCall(task, inputs[number], context, new_path, settings)
         result = await observe_call(name, runner.run(selection, call))
         if result.status != "ok":
             is_refused = result.failure in (BadInputError.__name__, InputError.__name__)
