@@ -84,7 +84,7 @@ class JarvisAgent(AsyncRunnable[Any, Run]):
 
     Args:
         model: a chat model, an `init_chat_model` string, or None for the first one that the environment
-            provides. Without any, the agent plans by rules, selects by rank and answers with a report.
+            provides. Without any, a small network plans, the ranking selects, and a report answers.
         tools: exactly these LangChain tools are the tasks; None: every task of the Hub that can run here.
         models: pinned models by task, `{"object-detection": "facebook/detr-resnet-50@revision"}`.
         planner, selector, responder: Runnables or functions that replace the stages; they take and return
@@ -270,6 +270,7 @@ class JarvisAgent(AsyncRunnable[Any, Run]):
             InputError: the request is empty or malformed, one of its files cannot be used, or the output
                 directory cannot be written. Later failures are in the Run.
             ConfigError: a checkpointer's run has no thread, or nothing to resume.
+            DeadlineError: its files could not be read within the seconds of the budget.
         """
         return run_sync(partial(self.ainvoke, **kwargs), input, config)
 

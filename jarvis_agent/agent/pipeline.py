@@ -239,7 +239,10 @@ class RunPipeline:
         earlier: Plan | None = None,
         results: Sequence[TaskResult] = (),
     ) -> Plan:
-        """Start the approved tasks of a plan. Returns it after an earlier plan, which has these results."""
+        """Start the approved tasks of a plan; those that were streamed run already.
+
+        Returns the plan after an `earlier` one, which has these results.
+        """
         approved, models = Approved(plan=new), dict[int, Selection | None]()
         if self.steps.is_stored and new.tasks:
             approved, models = await self._approve(new, context, results)

@@ -42,7 +42,7 @@ class PipelineStages:
         planner: a dict with "input", "files", "chat_history" and "tools" → Plan.
         fallback_planner: asked if the planner fails before its first task.
         registry: selects the models (`registry.selector`) and has the backends that run them.
-        tools: what runs the tasks, by name; None: every task that the registry has a model for.
+        tools: what runs the tasks, by name; None: the tasks that the registry has a model for, or all.
         responder: a dict with "input", "plan", "results", "files", "chat_history" and "tools" → str, or a
             Plan of further tasks.
         structure: the input of the responder with "answer" → the answer as plain JSON of `response_format`.

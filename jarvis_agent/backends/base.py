@@ -5,6 +5,7 @@
         local = True
         def unsupported_reason(self, spec, candidate): ...    # cheap: no heavy import, no network
         async def run(self, call): ...                        # raw output, in the form of the task's adapter
+        async def close(self): ...
 
 A backend is a row of registry.py or an entry point. For models on this machine derive from
 `jarvis_agent.backends.local.LocalBackend`: `load` returns a callable, and the pool keeps it loaded.
@@ -237,7 +238,7 @@ class Backend(Protocol):
         ...
 
     async def run(self, call: Call) -> Any:
-        """Run the candidate once and return its raw output, in the form that the task's adapter takes.
+        """Run the candidate once and return its raw output, as the task's adapter takes it, or a Result.
 
         Raises:
             ExpertError: one of its subclasses, which decides what happens next (see

@@ -22,8 +22,9 @@
         └── AllCandidatesFailedError      every candidate for the task failed
 
 Each has a `message`, what was tried, and an `advice`, what to do now; its text has both. A server shows the
-message alone, without the words of libraries in it. Only `ConfigError` and `InputError` leave
-`JarvisAgent.invoke`; the others are recorded in the run. ERROR_POLICIES states what follows each of them.
+message alone, without the words of libraries in it. Only `ConfigError`, `InputError` and the `DeadlineError`
+of what precedes planning leave `JarvisAgent.invoke`; the run records the others. ERROR_POLICIES states what
+follows each of them.
 """
 
 import logging

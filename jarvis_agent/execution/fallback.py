@@ -1,7 +1,7 @@
 """HFTaskRunner: select the models of a task, and try them in order until one succeeds.
 
 `ERROR_POLICIES` (core/errors.py) decides what follows an error, unless `fallback_on` is set. The methods of
-FallbackChain call one another in the order in which they stand. A task is a tool run of LangChain's callbacks
+FallbackChain stand in the order in which they are called. A task is a tool run of LangChain's callbacks
 below the agent's run, and each attempt at it is a chain run below the task.
 
 Time: a candidate may use two thirds of what is left of `task_timeout`, the last one nearly all of it, and
