@@ -15,7 +15,7 @@ from postgres import INSTALLED
 from small_agents import picture
 from waiting import until
 
-from jarvis_agent.backends.remote import ExpertServer, RemoteBackend
+from jarvis_agent.backends.expert_server import ExpertServer, RemoteBackend
 from jarvis_agent.core.errors import BadInputError, ConfigError, OutOfMemoryError, TransientError
 from jarvis_agent.core.types import Attempt, Candidate
 

@@ -341,7 +341,7 @@ def experts(
     announce: Annotated[bool, typer.Option("--announce", hidden=True)] = False,
 ) -> None:
     """Serve local models to agents, which then need not load them."""
-    from jarvis_agent.backends.remote import stop_background
+    from jarvis_agent.backends.expert_server import stop_background
     from jarvis_agent.interfaces.experts import IDLE_S, run_experts, start_background
 
     if stop:

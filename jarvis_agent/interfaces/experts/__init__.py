@@ -23,8 +23,8 @@ from typing import Any
 from filelock import FileLock
 
 from jarvis_agent.backends.base import Backend
+from jarvis_agent.backends.expert_server import ExpertServer, find_background, publish_address, runtime_file
 from jarvis_agent.backends.registry import Factory
-from jarvis_agent.backends.remote import ExpertServer, find_background, publish_address, runtime_file
 from jarvis_agent.core.errors import ConfigError, JarvisError, MissingExtraError
 from jarvis_agent.core.settings import ServerSettings, Settings
 from jarvis_agent.interfaces.common.listen import listen

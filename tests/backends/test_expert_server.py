@@ -15,10 +15,10 @@ from PIL import Image
 from result_bench import ARM, a_call, a_photo, a_table
 
 from jarvis_agent.backends.base import Call, Expert
+from jarvis_agent.backends.expert_server import ExpertServer, RemoteBackend, write_request
 from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.backends.outputs.adapters import Result, adapt
 from jarvis_agent.backends.pool import ModelPool
-from jarvis_agent.backends.remote import ExpertServer, RemoteBackend, write_request
 from jarvis_agent.core import errors
 from jarvis_agent.core.errors import JarvisError, UnsupportedError
 from jarvis_agent.core.settings import Settings
