@@ -337,6 +337,13 @@ def test_a_number_keeps_its_sign() -> None:
         assert graph(made) == [("edit-image", {"image": "street.jpg", "rotate": angle})]
 
 
+@pytest.mark.parametrize("said", ["@photo.png", "~/photo.png", "photo.png-and say it", "photo.png.Thanks"])
+def test_a_file_is_known_beside_signs(said: str) -> None:
+    plans = [plan(f"Describe {name}", files=[image("photo.png")]) for name in (said, "photo.png")]
+    assert graph(plans[0])[:1] == graph(plans[1]) == [("image-to-text", {"image": "photo.png"})]
+    assert all("format" not in task.args for task in plans[0].tasks)
+
+
 def test_references_in_the_words_of_a_user_are_words() -> None:
     for request in ('Translate "<resource>-7" to French', "Describe a.jpg. Translate “<resource>-0”"):
         for task in plan(request).tasks:

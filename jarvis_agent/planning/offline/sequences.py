@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.languages import LANGUAGES, find_language
-from jarvis_agent.core.file_mentions import split_names
 from jarvis_agent.core.references import ref, refs_in, split_refs
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec, split_kind
@@ -158,7 +157,7 @@ class TokenizedRequest:
         """What a pointer to a token stands for: the kind and the name of a file, or "answer" and its text."""
         turns = request.turns[-MOST_TURNS:]
         ages: dict[str, tuple[str, int]] = {}
-        written = {*split_names(request.text, map(name_of, request.files))[1::2]}
+        written = {*_split_names(request.text, map(name_of, request.files))[1::2]}
         named = {file.kind for file in request.files if name_of(file) in written}
         for file in request.files:
             if file.kind not in named or name_of(file) in written:
@@ -210,7 +209,7 @@ class TokenizedRequest:
     def _encode(self, text: str) -> list[Token]:
         """Tokens of a text; a file's name in it is one token."""
         tokens, at, names = list[Token](), 0, list(self.files)
-        for place, part in enumerate(split_names(text, names)):
+        for place, part in enumerate(_split_names(text, names)):
             start, at = at, at + len(part)
             if place % 2:
                 rows = (MARK[f"mention:{self.files[part][0]}"], MARK[f"number {names.index(part)}"], 0, 0)
@@ -505,6 +504,15 @@ class TokenizedRequest:
             else:
                 texts.append(_literal(piece))
         return " ".join(texts)
+
+
+def _split_names(text: str, names: Iterable[str]) -> list[str]:
+    """A text split at names of files that are not within a word; every second part is one.
+
+    Longer names come first. Unlike around paths, signs may stand beside them: "@a.png", "a.png-and".
+    """
+    longest_first = "|".join(re.escape(name) for name in sorted(filter(None, names), key=len, reverse=True))
+    return re.split(rf"(?<![A-Za-z0-9_])({longest_first or '(?!)'})(?![A-Za-z0-9_])", text)
 
 
 def _in_order(tasks: Sequence[Task]) -> list[Task]:
