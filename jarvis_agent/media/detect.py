@@ -141,7 +141,7 @@ def detect_media_type(path: Path, name: str = "") -> tuple[Modality, str]:
             # Opening a pipe without a writer blocks forever.
             raise InputError(f"{name} is a pipe, a socket or a device; store what it gives in a file")
         with path.open("rb") as file:
-            return detect_content(file, path)
+            return detect_content(file, path, name)
     except FileNotFoundError as error:
         missing = "{file} does not exist; check its name and the working directory"
         raise InputError(missing, file=name) from error
@@ -179,11 +179,11 @@ def _kind_of(mime: str) -> Modality:
     return _KINDS.get(mime) or _KINDS.get(mime.partition("/")[0], "file")
 
 
-def detect_content(file: BinaryIO, path: Path) -> tuple[Modality, str]:
+def detect_content(file: BinaryIO, path: Path, name: str = "") -> tuple[Modality, str]:
     """As `detect_media_type`, for an open file. Of `path` the name alone counts."""
-    head = file.read(_HEAD_BYTES)
+    head, name = file.read(_HEAD_BYTES), name or path.name
     if not head:
-        raise InputError(f"{path.name} is empty (0 bytes)")
+        raise InputError(f"{name} is empty (0 bytes)")
     for signatures, kind, mime in _SIGNATURES:
         if head.lstrip(b"\r\n\t \x04").startswith(signatures):
             return kind, mime
@@ -216,7 +216,7 @@ def detect_content(file: BinaryIO, path: Path) -> tuple[Modality, str]:
         return image
     with suppress(UnicodeDecodeError):  # recordings have control characters
         return _of_text(decode_text(head)[0], file, path)
-    return _of_recording(head, file, path) or _of_other(head, file, path)
+    return _of_recording(head, file, path) or _of_other(head, file, path, name)
 
 
 def _of_text(text: str, file: BinaryIO, path: Path) -> tuple[Modality, str]:
@@ -270,7 +270,7 @@ def _of_recording(head: bytes, file: BinaryIO, path: Path) -> tuple[Modality, st
     return kind, f"{kind}/{subtype}"
 
 
-def _of_other(head: bytes, file: BinaryIO, path: Path) -> tuple[Modality, str]:
+def _of_other(head: bytes, file: BinaryIO, path: Path, name: str) -> tuple[Modality, str]:
     size = 84 + 50 * int.from_bytes(head[80:84], "little")  # subtitles have this ending, too
     if path.suffix.lower() == ".stl" and size <= file.seek(0, SEEK_END):
         return _by_name(path.name)
@@ -279,6 +279,4 @@ def _of_other(head: bytes, file: BinaryIO, path: Path) -> tuple[Modality, str]:
 
         file.seek(0)
         return "audio", f"audio/x-{soundfile.info(file).format.lower()}"
-    raise InputError(
-        f"{path.name} is damaged, or not a supported file type (image, audio, video, table or text)"
-    )
+    raise InputError(f"{name} is damaged, or not a supported file type (image, audio, video, table or text)")

@@ -223,7 +223,7 @@ class ResourceStore:
             return await self.grant(url)
         if not (data or url) and text and block.get("type") == "file":
             data = f"data:{mime},{quote(text, errors='replace')}"
-        if data or url:
+        if data or url or block.get("base64") is not None:
             name = PurePosixPath(clean(str(block.get("filename") or "")).replace("\\", "/")).name[-255:]
             file = await self._decode(data or url, mime, name)
             if name:  # the text may have it

@@ -116,6 +116,8 @@ def test_a_bad_attachment_is_refused_or_fails_its_task() -> None:
         "not valid base64": {"base64": "%%%", "mime_type": "image/png"},
         "'file-123' of the message holds no file; attach its bytes": {"file_id": "file-123"},
         "does not exist": {"url": "ftp://example.org/a.jpg"},
+        "^my cat.jpg is empty": {"base64": "", "filename": "my cat.jpg"},
+        "^my cat.jpg is damaged": {"base64": "/9j/4GJyb2tlbgAB", "filename": "my cat.jpg"},
     }
     for message, content in refused.items():
         with pytest.raises(InputError, match=message):
