@@ -9,6 +9,7 @@ A tool that is called alone reports progress, in LangGraph's custom streams and 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -165,7 +166,8 @@ class HFTaskTool(BaseTool):
         context = RunContext(request=_last_human_message(runtime), config=config)
         try:
             for name in self.files:
-                if not await asyncio.to_thread(Path(name).is_dir):  # one of the allowed directories now
+                # A folder is one of the allowed directories now. Path.is_dir raises on a data URL.
+                if not await asyncio.to_thread(os.path.isdir, name):
                     await store.grant(name)
             async with reporting(self.name, runtime, config) as report:
                 await report("selecting")

@@ -192,6 +192,8 @@ def test_a_file_may_be_a_data_uri(home: Path) -> None:
     tool = tools_of(home)["image-to-text"]
     assert tool.invoke({"image": f"data:image/jpeg;base64,{data}"}) == CAPTION
     assert "not valid base64" in tool.invoke({"image": "data:image/jpeg;base64,?"})
+    (given,) = hub_tools("image-to-text", files=f"data:image/jpeg;base64,{data}{'A' * 4_096}")
+    assert given.invoke({"image": "a.jpg"}) == CAPTION
 
 
 def test_errors_of_a_tool_speak_of_tools(home: Path) -> None:
