@@ -47,7 +47,7 @@ class ToolUse:
     name: str
     args: Mapping[str, Any]
 
-    def asjson_reply(self, place: int) -> dict[str, Any]:
+    def as_json(self, place: int) -> dict[str, Any]:
         """The call in OpenAI's format, with its index in the reply."""
         function = {"name": self.name, "arguments": json.dumps(self.args)}
         return {"index": place, "id": f"call-{place}", "type": "function", "function": function}
@@ -194,7 +194,7 @@ def _event(data: Any) -> bytes:
 
 
 def _tool_uses(reply: tuple[Any, ...]) -> list[dict[str, Any]]:
-    return [use.asjson_reply(place) for place, use in enumerate(p for p in reply if isinstance(p, ToolUse))]
+    return [use.as_json(place) for place, use in enumerate(p for p in reply if isinstance(p, ToolUse))]
 
 
 def _delta(delta: Mapping[str, Any], finish: str | None = None) -> dict[str, Any]:
