@@ -150,7 +150,7 @@ class JarvisAgent(AsyncRunnable[Any, Run]):
             settings=settings,
             planner=to_runnable(planner, "planner") or default_planner,
             fallback_planner=offline if is_planner or planner is not None else None,
-            tools=None if tools is None else make_runners(tools),
+            own_runners=None if tools is None else make_runners(tools),
             responder=to_runnable(responder, "responder") or default_responder,
             structure=writer or (last_fitting_output(form) if form else None),
             response_format=form,
@@ -175,7 +175,7 @@ class JarvisAgent(AsyncRunnable[Any, Run]):
     _observer: Observer | None = None
 
     def __repr__(self) -> str:
-        count = len(TASKS if self.stages.tools is None else self.stages.tools)
+        count = len(TASKS if self.stages.own_runners is None else self.stages.own_runners)
         return f"JarvisAgent(model={self.model_name!r}, policy={self.settings.policy!r}, tasks={count})"
 
     def __copy__(self, memo: Any = None) -> Self:

@@ -167,10 +167,10 @@ class _Node:
                 await asyncio.to_thread(self.stages.with_options, options),
                 quiet,
                 turns=tuple(turns),
-                asked=sum(isinstance(message, HumanMessage) for message in state.get("messages") or ()),
+                request_count=sum(isinstance(item, HumanMessage) for item in state.get("messages") or ()),
                 steps=steps_of_node(config),
                 ask=self._ask if self.approve else None,
-                policy=self.approve,
+                approval_policy=self.approve,
                 remember=turns.append,
                 language=options.get("language", ""),
             )

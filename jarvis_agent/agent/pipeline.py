@@ -80,19 +80,20 @@ _READING = "reading the request's files, perhaps too many,"
 class RunPipeline:
     """The run of one request.
 
-    `turns` are earlier turns of the chat; `asked` is that of the RunContext. `steps` stores the results of
-    steps. `ask` shows the plan and returns the decision on it, if the `policy` wants one. `remember` gets the
-    run as a chat turn when it has ended. `language` is that of the answer, if not the request's.
+    `turns` are earlier turns of the chat; `request_count` is that of the RunContext. `steps` stores the
+    results of steps. `ask` shows the plan and returns the decision on it, if the `approval_policy` wants one.
+    `remember` gets the run as a chat turn when it has ended. `language` is that of the answer, if not the
+    request's.
     """
 
     stages: PipelineStages
     config: RunnableConfig | None = None
     _: KW_ONLY
     turns: Sequence[ChatTurn] = ()
-    asked: int = 1
+    request_count: int = 1
     steps: CheckpointedSteps = field(default_factory=CheckpointedSteps)
     ask: Ask | None = None
-    policy: ApprovalPolicy = True
+    approval_policy: ApprovalPolicy = True
     remember: Callable[[ChatTurn], None] | None = None
     language: str = ""
 
@@ -204,7 +205,7 @@ class RunPipeline:
         """Find the runners and open the files."""
         if makes_files:
             await asyncio.to_thread(self._store.directory.prepare)
-        self._runners = await self.stages.runners()
+        self._runners = await self.stages.find_runners()
         files, turns, self._notes = await self.steps.run_once(
             "files", lambda: self._store.open(request, self.turns), _OPENED
         )
@@ -214,7 +215,7 @@ class RunPipeline:
             request=request.text,
             files=tuple(files),
             turns=tuple(turns),
-            asked=self.asked,
+            request_count=self.request_count,
             specs={name: runner.spec for name, runner in self._runners.items()},
             config=self._config,
             restricted=not self._settings.allow_request_paths,
@@ -301,7 +302,7 @@ class RunPipeline:
             return step.model_copy(update={"read_only": runner.spec.read_only})
 
         async def judge(step: PlannedTask) -> PlannedTask:
-            asks = await needs_approval(self.policy, step, context)
+            asks = await needs_approval(self.approval_policy, step, context)
             return step.model_copy(update={"needs_approval": asks})
 
         steps = await gather_limited(preview, plan.tasks)

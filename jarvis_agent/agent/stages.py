@@ -42,7 +42,7 @@ class PipelineStages:
         planner: a dict with "input", "files", "chat_history" and "tools" → Plan.
         fallback_planner: asked if the planner fails before its first task.
         registry: selects the models (`registry.selector`) and has the backends that run them.
-        tools: what runs the tasks, by name; None: the tasks that the registry has a model for, or all.
+        own_runners: what runs the tasks, by name; None: the tasks that the registry has a model for, or all.
         responder: a dict with "input", "plan", "results", "files", "chat_history" and "tools" → str, or a
             Plan of further tasks.
         structure: the input of the responder with "answer" → the answer as plain JSON of `response_format`.
@@ -55,17 +55,17 @@ class PipelineStages:
     planner: Runnable[Any, Plan]
     fallback_planner: Runnable[Any, Plan] | None
     registry: ModelRegistry
-    tools: Mapping[str, TaskRunner] | None
+    own_runners: Mapping[str, TaskRunner] | None
     responder: Runnable[Any, str]
     structure: Runnable[Any, Any] | None = None
     response_format: ResponseFormat | None = None
     price: Price | None = None
     goes_on: bool = True
 
-    async def runners(self) -> Mapping[str, TaskRunner]:
+    async def find_runners(self) -> Mapping[str, TaskRunner]:
         """What runs the tasks of a run, by name."""
-        if self.tools is not None:
-            return self.tools
+        if self.own_runners is not None:
+            return self.own_runners
         available = await self.registry.available_tasks()
         if not any(spec.needs_model for spec in available.values()):
             available = TASKS  # those of a plan then fail with what must be installed
@@ -74,7 +74,7 @@ class PipelineStages:
     async def callable_tools(self) -> dict[str, BaseTool]:
         """The tasks as tools to call outside a plan, of which none reads what another call produced."""
         tools: dict[str, BaseTool] = {}
-        for name, runner in (await self.runners()).items():
+        for name, runner in (await self.find_runners()).items():
             if isinstance(runner, HFTaskRunner):
                 tools[name] = HFTaskTool.of(runner, settings=self.settings, produced=deque(maxlen=0))
             elif isinstance(runner, LangChainTask):
@@ -97,7 +97,7 @@ class PipelineStages:
 
     async def aclose(self) -> None:
         """Free the models, also those of the tools."""
-        own = [runner for runner in (self.tools or {}).values() if isinstance(runner, HFTaskRunner)]
+        own = [runner for runner in (self.own_runners or {}).values() if isinstance(runner, HFTaskRunner)]
         await asyncio.gather(self.registry.aclose(), *(runner.registry.aclose() for runner in own))
 
 

@@ -56,7 +56,7 @@ class RunContext:
         request: the text of the request.
         files: its files, including those that its text mentions; `name` is their spelling there.
         turns: earlier turns of the chat, oldest first.
-        asked: how many requests the chat has with this one, if more than the turns tell.
+        request_count: how many requests the chat has with this one, if more than the turns tell.
         specs: the task types that the plan may use, by name.
         config: LangChain's config of the run, for callbacks and tracing.
         restricted: whether the request is untrusted, and must not learn which files exist here.
@@ -70,7 +70,7 @@ class RunContext:
     request: str
     files: tuple[Resource, ...] = ()
     turns: tuple[ChatTurn, ...] = ()
-    asked: int = 1
+    request_count: int = 1
     specs: Mapping[str, TaskSpec] = field(default_factory=dict)
     config: RunnableConfig | None = None
     restricted: bool = False
@@ -82,7 +82,7 @@ class RunContext:
     @property
     def turn_number(self) -> int:
         """The place of this turn in its chat, from 1 on."""
-        return max([self.asked, 1 + len(self.turns), *(1 + turn.number for turn in self.turns)])
+        return max([self.request_count, 1 + len(self.turns), *(1 + turn.number for turn in self.turns)])
 
 
 def turns_of(messages: Iterable[BaseMessage | ChatTurn]) -> tuple[ChatTurn, ...]:

@@ -234,7 +234,7 @@ async def test_a_stage_that_ignores_cancellation_is_abandoned(
         yield Plan(tasks=[late]) if stage == "planner" else "late"
 
     if stage == "workers":
-        monkeypatch.setattr(PipelineStages, "runners", work.wait)
+        monkeypatch.setattr(PipelineStages, "find_runners", work.wait)
     stages: dict[str, Any] = {stage: FakeStage(write_late)} if stage in ("planner", "responder") else {}
     jarvis = agent(tmp_path, budget={"seconds": 100}, **stages)
     events: list[Event] = []

@@ -144,12 +144,13 @@ async def test_a_plan_alone_has_the_time_limits_of_a_run() -> None:
         assert [task.task for task in planned.tasks] == tasks
 
 
-@pytest.mark.parametrize("step", ["runners", "grant", "grant_block", "grant_mention"])
+@pytest.mark.parametrize("step", ["find_runners", "grant", "grant_block", "grant_mention"])
 @pytest.mark.parametrize("way", ["run", "plan", "budget"])
 async def test_the_time_limit_includes_what_precedes_planning(
     step: str, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(*((PipelineStages, "runners") if step == "runners" else (ResourceStore, step)), never)
+    owner = PipelineStages if step == "find_runners" else ResourceStore
+    monkeypatch.setattr(owner, step, never)
     agent, llm, _ = small_agent(settings={"budget": {"seconds": 3}} if way == "budget" else None)
     request: Any = {"input": REQUEST, "files": ["a.jpg"] if step == "grant" else []}
     if step == "grant_block":

@@ -195,7 +195,7 @@ def test_a_bad_request_is_answered_with_422_and_the_reason(
 def test_a_run_that_takes_too_long_is_answered_with_504(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Callable[..., Any]
 ) -> None:
-    monkeypatch.setattr(PipelineStages, "runners", lambda _: asyncio.sleep(60))
+    monkeypatch.setattr(PipelineStages, "find_runners", lambda _: asyncio.sleep(60))
     with (
         serving(agent_of(tmp_path, budget={"seconds": 0.05})) as served,
         pytest.raises(HTTPError, match="files, perhaps too many") as caught,

@@ -200,7 +200,7 @@ def test_an_error_of_the_server_shows_no_details(
     async def broken(*_: Any) -> Any:
         raise RuntimeError("the key sk-live-12345 was refused")
 
-    monkeypatch.setattr(PipelineStages, "runners", broken)
+    monkeypatch.setattr(PipelineStages, "find_runners", broken)
     monkeypatch.setattr(PipelineStages, "callable_tools", broken)
     monkeypatch.setattr(HFTaskRunner, "select", broken)
     answer = guarded.ask(ADA, path)

@@ -110,7 +110,8 @@ async def run_task(
     """
     stages = workspace.stateless.stages
     settings = stages.settings
-    runner = HFTaskRunner(TASKS[name], stages.registry) if stages.tools is None else stages.tools.get(name)
+    own = stages.own_runners
+    runner = HFTaskRunner(TASKS[name], stages.registry) if own is None else own.get(name)
     if not isinstance(runner, HFTaskRunner):
         raise HTTPException(404, f"the agent of this server has no tool for {name}")
     runner, directory = _pinned(runner, model), RunDirectory(settings, folder)
