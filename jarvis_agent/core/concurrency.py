@@ -16,7 +16,7 @@ from collections.abc import (
     Iterable,
     Sequence,
 )
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import aclosing, asynccontextmanager, suppress
 from contextvars import ContextVar, copy_context
 from functools import partial
@@ -166,6 +166,13 @@ def start_daemon_thread(work: Callable[..., T], *args: Any) -> Future[T]:
 
     threading.Thread(target=run, name="jarvis-daemon", daemon=True).start()
     return done
+
+
+class DaemonThreads(ThreadPoolExecutor):
+    """An event loop's executor, which runs each call in a daemon thread, so that none blocks the exit."""
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        return start_daemon_thread(partial(fn, *args, **kwargs))
 
 
 async def run_in_daemon_thread(work: Callable[..., T], *args: Any) -> T:

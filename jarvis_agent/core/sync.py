@@ -12,7 +12,7 @@ import os
 import threading
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from functools import cache, partial, reduce
 from operator import add
@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from jarvis_agent.core.concurrency import cancel_and_wait, cancellation, start_daemon_thread
+from jarvis_agent.core.concurrency import DaemonThreads, cancel_and_wait, cancellation
 from jarvis_agent.core.forks import fork_safe
 
 T = TypeVar("T")
@@ -30,17 +30,10 @@ _THREAD_NAME = "jarvis-sync"
 _lock = fork_safe(threading.Lock())
 
 
-class _DaemonThreads(ThreadPoolExecutor):
-    """Runs each call of `asyncio.to_thread` in a daemon thread, so that none blocks the process's exit."""
-
-    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        return start_daemon_thread(partial(fn, *args, **kwargs))
-
-
 @cache
 def _shared_loop() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
-    loop.set_default_executor(_DaemonThreads())
+    loop.set_default_executor(DaemonThreads())
 
     def serve() -> None:
         while True:

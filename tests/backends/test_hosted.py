@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+from concurrent.futures import thread as thread_pools
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
@@ -130,6 +131,29 @@ async def test_a_cancelled_call_leaves_no_thread(hub: HubDouble, tmp_path: Path)
     running.cancel()
     await asyncio.wait([running])
     await until(lambda: not any("jarvis" in thread.name for thread in {*threading.enumerate()} - before))
+
+
+async def test_a_hanging_look_up_of_a_host_does_not_block_the_exit(
+    hub: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hanging, ended = threading.Event(), threading.Event()
+
+    def look_up(*_: Any, **__: Any) -> Any:
+        hanging.set()
+        ended.wait(60)
+        raise OSError
+
+    monkeypatch.setattr("socket.getaddrinfo", look_up)
+    monkeypatch.setattr(
+        "huggingface_hub.constants.INFERENCE_PROXY_TEMPLATE", "http://host.example/{provider}"
+    )
+    running = asyncio.ensure_future(run(call_of(TASK, tmp_path, text="hi")))
+    await until(hanging.is_set)
+    running.cancel()
+    await asyncio.wait([running])
+    awaited = {thread.name for thread in thread_pools._threads_queues}
+    ended.set()
+    assert not any(name.startswith("asyncio") for name in awaited), "the exit waits for these"
 
 
 async def test_the_next_provider_is_called_after_a_failure_until_all_have_failed(

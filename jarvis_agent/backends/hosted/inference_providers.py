@@ -26,7 +26,7 @@ from jarvis_agent.backends.base import Call, labels_of, sentences_of
 from jarvis_agent.backends.chat_model import user_message
 from jarvis_agent.backends.http_errors import combine_errors, expert_error, reply_timeout
 from jarvis_agent.backends.outputs.validators import describe_value, text_in
-from jarvis_agent.core.concurrency import start_daemon_thread
+from jarvis_agent.core.concurrency import DaemonThreads, start_daemon_thread
 from jarvis_agent.core.content import decode_base64
 from jarvis_agent.core.errors import (
     BadInputError,
@@ -189,6 +189,7 @@ async def _in_own_loop(work: Coroutine[Any, Any, T]) -> T:
     The work is cancelled with its caller, which does not wait for it.
     """
     loop = asyncio.new_event_loop()
+    loop.set_default_executor(DaemonThreads())  # for look-ups of hosts
     task = loop.create_task(work)
     done = start_daemon_thread(loop.run_until_complete, task)
     done.add_done_callback(lambda _: loop.close())
