@@ -81,10 +81,10 @@ async def test_the_server_that_ran_an_attempt_is_in_its_trace_and_in_the_run() -
     assert done.outputs["output"] == {"generated_text": CAPTION}
     assert (done.outputs["endpoint"], done.outputs["resources"][0]["text"]) == ("server 2", CAPTION)
     assert "its server was lost" in str(failed.error)
+    model = {"ls_provider": "fake", "ls_model_name": "image-to-text/only"}
     for attempt in task.child_runs:
         known = {key: attempt.metadata[key] for key in ("ls_provider", "ls_model_name", "task", "backend")}
-    model = {"ls_provider": "fake", "ls_model_name": "image-to-text/only"}
-    assert known == model | {"task": "image-to-text", "backend": "fake"}
+        assert known == model | {"task": "image-to-text", "backend": "fake"}
 
 
 class Handler(AsyncCallbackHandler):
