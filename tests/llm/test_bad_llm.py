@@ -25,7 +25,7 @@ def test_without_a_reply_the_answer_says_why_and_the_tasks_run() -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         (
             {"api_key": "wrong-key-1234"},
-            r"refused the key: .*\. What helps: set JARVIS_API_KEY to a key that",
+            r"refused the key: .*\. What helps: set JARVIS_API_KEY to a key that it accepts",
         ),
         ({"base_url": "http://localhost:9/v1"}, "could not be reached.*that the server runs"),
     ]
