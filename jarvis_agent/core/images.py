@@ -199,10 +199,13 @@ def _decoded(image: Any, path: Path, notes: list[str]) -> Any:
     """
     damage: Exception | None = None
     tags: Any = getattr(image, "tag_v2", {})
-    if tags.get(_PLANES) == 2 and tags.get(_BITS, (8,))[0] == 16:  # Pillow reads 8 of them
-        order = "B" if tags.prefix == b"MM" else "L"
+    if tags.get(_PLANES) == 2 and tags.get(_BITS, (8,))[0] == 16:  # Pillow reads 8 of them if uncompressed
+        order = "B" if tags.prefix == b"MM" else "N"  # native: Pillow has no "L" for grey
         image.tile = [
-            tile._replace(args=(f"{tile.args[0]};16{order}", *tile.args[1:])) for tile in image.tile
+            tile._replace(args=(f"{tile.args[0]};16{order}", *tile.args[1:]))
+            if tile.codec_name == "raw"
+            else tile
+            for tile in image.tile
         ]
     marks = [_JPEG_END] if image.format in ("JPEG", "MPO") else []
     if has_end := bool(marks):  # without a mark of its end, the decoder of JPEG shows less or nothing

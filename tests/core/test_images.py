@@ -2,6 +2,7 @@
 
 import io
 import struct
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -149,21 +150,25 @@ def test_of_a_tiff_file_that_is_cut_off_the_whole_pages_are_read(tmp_path: Path)
     assert notes == [DAMAGED, "the first of 2 frames or pages was used"]
 
 
+@pytest.mark.parametrize("is_deflated", [False, True])
 @pytest.mark.parametrize("order", "<>")
-def test_planes_of_16_bits_are_read_whole(order: str, tmp_path: Path) -> None:
+def test_planes_of_16_bits_are_read_whole(order: str, is_deflated: bool, tmp_path: Path) -> None:
     """Two pixels, of which first all reds are stored, then all greens and all blues."""
-    planes = struct.pack(f"{order}6H", 0, 65_535, 257 * 30, 257 * 40, 65_535, 0)
-    lists = struct.pack(f"{order}3H3I3I", 16, 16, 16, 8, 12, 16, 4, 4, 4)
-    tags = [(256, 1, 2), (257, 1, 1), (258, 3, 20), (262, 1, 2), (273, 3, 26), (277, 1, 3), (278, 1, 1)]
-    tags += [(279, 3, 38), (284, 1, 2)]
+    parts = [struct.pack(f"{order}2H", *part) for part in ((0, 65_535), (257 * 30, 257 * 40), (65_535, 0))]
+    parts = [(zlib.compress(part) if is_deflated else part).ljust(16, b"\0") for part in parts]
+    lists = b"".join(parts) + struct.pack(f"{order}3H3I3I", 16, 16, 16, 8, 24, 40, 16, 16, 16)
+    tags = [(256, 1, 2), (257, 1, 1), (258, 3, 56), (259, 1, 8 if is_deflated else 1), (262, 1, 2)]
+    tags += [(273, 3, 62), (277, 1, 3), (278, 1, 1), (279, 3, 74), (284, 1, 2)]
     entries = b"".join(
         struct.pack(f"{order}HHII", tag, 3 if tag == 258 else 4, count, value) for tag, count, value in tags
     )
-    head = struct.pack(f"{order}2sHI", b"II" if order == "<" else b"MM", 42, 50)
-    content = head + planes + lists + struct.pack(f"{order}H", len(tags)) + entries + bytes(4)
+    head = struct.pack(f"{order}2sHI", b"II" if order == "<" else b"MM", 42, 86)
+    content = head + lists + struct.pack(f"{order}H", len(tags)) + entries + bytes(4)
     (tmp_path / "a.tif").write_bytes(content)
     image, notes = open_image(tmp_path / "a.tif")
     assert (np.asarray(image).tolist(), notes) == ([[[0, 30, 255], [255, 40, 0]]], [])
+    Image.fromarray(np.array([[0, 65_535]], np.uint16)).save(tmp_path / "a.tif", tiffinfo={284: 2})
+    assert np.asarray(open_image(tmp_path / "a.tif")[0]).tolist() == [[[0] * 3, [255] * 3]]
 
 
 @pytest.mark.parametrize("progressive", [False, True])
