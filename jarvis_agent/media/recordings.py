@@ -1,7 +1,7 @@
 """Recordings and videos: their properties, samples and frames, and new and converted files, by PyAV.
 
     samples, notes = read_audio(Path("clip.wav"), 16_000)    # float32, mono, in [-1, 1]
-    spread_frames(Path("clip.mp4"), 8)                       # [(0.125, image), …]
+    frames, notes = spread_frames(Path("clip.mp4"), 8)       # [(0.125, image), …]
     write_video(Path("new.mp4"), images, 8.0)
 
 Videos are written as MP4 with H.264 and AAC, which browsers and phones play. Readers of sound take that of a

@@ -4,12 +4,11 @@ import asyncio
 import logging
 import os
 import re
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -80,9 +79,9 @@ class ResourceStore:
         Returns the files; the turns of the chat with their files, oldest first; and notes on files left out.
         Raises InputError: there are too many files, or an attached one cannot be used.
         """
-        count = len(request.files) + len(request.blocks)
-        if count > MAX_FILES:
-            raise InputError(f"the request has {count} files, more than {MAX_FILES}; split it")
+        total = len(request.files) + len(request.blocks)
+        if total > MAX_FILES:
+            raise InputError(f"the request has {total} files, more than {MAX_FILES}; split it")
         kept = {(turn.request, turn.answer) for turn in turns}
         earlier = [turn for turn in turns_of(request.history) if (turn.request, turn.answer) not in kept]
         opened = [await self._open_turn(turn) for turn in (*earlier, *turns)]
@@ -90,19 +89,21 @@ class ResourceStore:
         given_files = partial(self._grant_all, self.grant, notes)
         files = [*chain.from_iterable(await gather_limited(given_files, request.files))]
         files = [file for place, file in enumerate(files) if file not in files[:place]]
-        counts = Counter[str]()
-        for file in await gather_limited(self.grant_block, request.blocks):
-            counts[file.name] += (is_new := file not in files)
-            if is_new and (number := counts[file.name]) > 1:  # phones call every picture image.jpg
-                path = PurePosixPath(file.name)
-                file = file.model_copy(update={"name": f"{path.stem}-{number}{path.suffix}"})
+        attached = await gather_limited(self.grant_block, request.blocks)
+        names = {file.name for file in (*files, *attached)}
+        for file in attached:
+            if file not in files and file.name in {other.name for other in files}:
+                path = PurePosixPath(file.name)  # phones call every picture image.jpg
+                numbered = (f"{path.stem}-{number}{path.suffix}" for number in count(2))
+                file = file.model_copy(update={"name": next(name for name in numbered if name not in names)})
+                names.add(file.name)
             self.access.allow(file.name, file)
             files.append(file)
         named = await self.grant_mentions(request.text, notes)
         called = {file.path: file for file in reversed(named)}
         files = [called.pop(file.path, file) for file in files]
         files += [file for file in named if file not in files]
-        if len(files) > (most := max(count, MAX_FILES)):
+        if len(files) > (most := max(total, MAX_FILES)):
             used = "the first {number} of {total} files are used"
             notes.append(Note(used, number=most, total=len(files)))
         return files[:most], opened, notes

@@ -469,14 +469,14 @@ async def test_an_attached_text_is_of_the_kind_that_its_name_says(
 
 
 async def test_attached_files_of_one_name_are_told_apart(store: ResourceStore) -> None:
-    texts = {"a.txt": b"one", "a-2.txt": b"two", "b.txt": b"three", "a-3.txt": b"four"}
-    sent = [attached(name.replace("-2", "").replace("-3", ""), text) for name, text in texts.items()]
+    texts = {"a.txt": b"one", "a-3.txt": b"two", "b.txt": b"three", "a-4.txt": b"four", "a-2.txt": b"five"}
+    sent = [attached(name.replace("-3", "").replace("-4", ""), text) for name, text in texts.items()]
     message = HumanMessage([{"type": "text", "text": "How long is a.txt?"}, *sent, sent[0]])
     files, _, _ = await store.open(Request(messages=[message]))
     assert {file.name: await store.text_of(file) for file in files} == {
         name: text.decode() for name, text in texts.items()
     }
-    assert await store.text_of("a.txt") == "one"
+    assert [await store.text_of(name) for name in ("a.txt", "a-2.txt")] == ["one", "five"]
 
 
 async def test_paths_and_addresses_of_files_are_found(store: ResourceStore, folder: Path) -> None:
