@@ -60,7 +60,7 @@ async def run_with_timeout(
     finally:
         await cancel_and_wait([running])
     if not in_time and (not running.done() or running.cancelled()):
-        time = float(f"{seconds:.3g}")
+        time = round(seconds) if seconds > 10 else float(f"{seconds:.2g}")  # a part may be spent
         raise DeadlineError("{task} did not finish within {time:g} s", task=name, time=time, advice=advice)
     if running.cancelled():
         raise ExpertError(f"{name} was cancelled from within")
