@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sqlite3
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from starlette.testclient import TestClient
 from waiting import wait_until
 
 from jarvis_agent import Run
+from jarvis_agent.core.concurrency import cancellation
 from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.interfaces.server import create_app, runs
 from jarvis_agent.interfaces.server.database import open_database
@@ -261,6 +263,29 @@ def test_a_run_that_is_not_done_is_not_rated(endless: Any) -> None:
     assert refused.status_code == 409
     served.client.post(f"/runs/{run['id']}/cancel")
     assert ended(served.client, run)["status"] == "cancelled"
+
+
+def test_a_run_whose_expert_does_not_stop_ends_before_the_database_of_its_server(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    entered = threading.Event()
+
+    async def stubborn(_: Any) -> None:
+        entered.set()
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(2 * cancellation.GRACE_S)
+
+    with serving(agent_of(tmp_path, {"image-to-text": stubborn})) as served:
+        name = served.uploaded_cat()
+        served.script["plan"] = json.dumps(json.loads(plan_for(name))[:1])
+        run = start(served.client, files=[name])
+        assert entered.wait(120)
+    abandoned = {str(record.args) for record in caplog.records if "it is abandoned" in record.msg}
+    assert abandoned == {"('task 0',)", "('image-to-text',)", "('fake/image-to-text',)"}
+    with serving(agent_of(tmp_path)) as served:
+        assert served.get(f"/runs/{run['id']}").json()["status"] != "failed"
 
 
 @pytest.fixture

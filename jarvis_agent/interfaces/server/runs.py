@@ -27,7 +27,7 @@ from sse_starlette import EventSourceResponse
 
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.agent.approval import decision_of
-from jarvis_agent.core.concurrency import batches, cancel_and_wait, repeating
+from jarvis_agent.core.concurrency import batches, repeating
 from jarvis_agent.core.content import is_data_url
 from jarvis_agent.core.request import Request as AgentRequest
 from jarvis_agent.core.types import Frozen
@@ -249,7 +249,9 @@ class StartedRuns:
             async with watching, deleting:
                 yield self
         finally:
-            await cancel_and_wait([task.work for task in self._tasks.values()])
+            for work in (ending := [task.work for task in self._tasks.values()]):
+                work.cancel()
+            await asyncio.gather(*ending, return_exceptions=True)  # a run waits for its experts, but not long
 
     @asynccontextmanager
     async def claim(
@@ -272,8 +274,7 @@ class StartedRuns:
 
     async def find(self, owner: str, run: str) -> RunInfo:
         """A run as it is now. HTTPException 404: the owner has no such run."""
-        info = await self.records.find(owner, run)
-        if info is None:
+        if (info := await self.records.find(owner, run)) is None:
             raise HTTPException(404, "no such run")
         return await self._as_it_is(owner, info)
 
@@ -340,8 +341,7 @@ class StartedRuns:
 
         InputError: no model made a result for the task, or ratings are not kept.
         """
-        info = await self.find(owner, run)
-        if info.status != "done":
+        if (info := await self.find(owner, run)).status != "done":
             raise HTTPException(409, f"the run is not done, but {info.status}")
         done = Run.model_validate(orjson.loads(await self.records.to_json(info))["run"])
         await asyncio.to_thread(done.rate, task, good=good, owner=owner)
