@@ -48,14 +48,20 @@ def place(
 
     The reason is that of the backend that comes nearest to running it; of several, the policy's first.
     """
-    answers = list(answers_of(candidate, spec, backends))
     local_first = not settings.policy.startswith("hosted")
+    answers = list(answers_of(candidate, spec, backends))
     answers.sort(key=lambda answer: runs_here(answer[0], candidate) is not local_first)
-    reasons = [(one, answer, answer or _forbidden(one, candidate, spec, settings)) for one, answer in answers]
-    usable = [backend for backend, _, reason in reasons if reason is None]
+    reasons = [why or _forbidden(backend, candidate, spec, settings) for backend, why in answers]
+    usable = [backend for (backend, _), reason in zip(answers, reasons, strict=True) if reason is None]
     if not usable:
-        nearest = min(reasons, key=lambda row: (row[1] is not None, not _can_do(row[0], spec)), default=None)
-        return (nearest and nearest[2]) or f"the backend {candidate.backend!r} is not installed"
+
+        def distance(number: int) -> tuple[bool, bool]:
+            backend, unsupported = answers[number]
+            return unsupported is not None, not _can_do(backend, spec)
+
+        nearest = min(range(len(answers)), key=distance, default=None)
+        missing = f"the backend {candidate.backend!r} is not installed"
+        return missing if nearest is None else reasons[nearest] or missing
     here = runs_here(usable[0], candidate)
     other = next((backend for backend in usable if runs_here(backend, candidate) is not here), None)
     return Placement(
