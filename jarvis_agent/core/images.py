@@ -125,7 +125,7 @@ def _by_ffmpeg(file: Path | BinaryIO, why: Exception) -> Any:
 
         pictures = ",".join(name for name in av.formats_available if name.endswith(("_pipe", "iff")))
         form = "jpeg_pipe" if _bytes_of(file, 2) == b"\xff\xd8" else None  # its rarer kinds are not found
-        with av.open(file, format=form, options={"format_whitelist": pictures}) as container:
+        with av.open(file, "r", format=form, options={"format_whitelist": pictures}) as container:
             stream, name = container.streams.video[0], container.format.name
             if stream.width * stream.height > _MOST_DECODED:
                 return None

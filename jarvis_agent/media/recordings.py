@@ -94,7 +94,7 @@ def open_container(file: Path | BinaryIO) -> Iterator[Any]:
     """Open a recording; PyAV's own errors pass. Formats that name other files or addresses are refused."""
     av = _load_av()
     formats = ",".join(sorted(av.formats_available - _UNREAD))
-    with av.open(file, options={"format_whitelist": formats}, metadata_errors="replace") as container:
+    with av.open(file, "r", options={"format_whitelist": formats}, metadata_errors="replace") as container:
         yield container
 
 

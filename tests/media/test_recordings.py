@@ -2,6 +2,7 @@
 
 import struct
 from pathlib import Path
+from tempfile import SpooledTemporaryFile
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from result_bench import a_film
 
 from jarvis_agent.core.errors import BadInputError, InputError
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.media.detect import detect_media_type
+from jarvis_agent.media.detect import detect_content, detect_media_type
 from jarvis_agent.media.recordings import (
     _upright,
     _voices,
@@ -50,6 +51,10 @@ OTHER = np.random.default_rng(0).normal(0, 0.1, RATE).astype(np.float32)
 def test_what_has_no_pictures_is_sound(name: str, codec: str, form: str, mime: str, tmp_path: Path) -> None:
     path = record(tmp_path / name, codec, [TONE], form)
     assert detect_media_type(path) == ("audio", mime)
+    with SpooledTemporaryFile() as upload:  # open for writing, too
+        upload.write(path.read_bytes())
+        upload.seek(0)
+        assert detect_content(upload, path) == ("audio", mime)
     samples, notes = read_audio(path, RATE)
     assert len(samples) == pytest.approx(RATE, rel=0.2)
     assert (np.abs(samples).max() > 0.2, notes) == (True, [])
