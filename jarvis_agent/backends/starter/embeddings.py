@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from jarvis_agent.backends.base import Call, Expert, labels_of, scores_output, s
 from jarvis_agent.backends.jobs import until_cancelled
 from jarvis_agent.backends.starter.backend import MINILM, STARTERS, fetch_weights, load_network
 from jarvis_agent.core.errors import ConfigError, MissingExtraError, TransientError
-from jarvis_agent.core.forks import fork_safe
+from jarvis_agent.core.forks import cached_property, fork_safe, keep_forever, renew_in_child
 from jarvis_agent.core.notes import Note
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.text import replace_surrogates
@@ -85,13 +85,23 @@ class StarterEmbeddings(Embeddings):
         try:
             from tokenizers import Tokenizer
 
-            self._encoder = load_network(directory / "encoder.onnx")
+            self._directory = directory
+            self._encoder  # noqa: B018 - loaded now
         except ImportError as error:
             raise MissingExtraError("sentence embeddings", "starter") from error
+        renew_in_child(self, StarterEmbeddings._renew)
         self._tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
         self._tokenizer.enable_truncation(MAX_TOKENS)
         self._tokenizer.no_padding()
         self._words = map_words(directory / "words.npy")
+
+    @cached_property
+    def _encoder(self) -> Callable[[Any], Any]:
+        return load_network(self._directory / "encoder.onnx")
+
+    def _renew(self) -> None:
+        """Load the network again in a child: the parent's waits there for a thread that was in it."""
+        keep_forever(vars(self).pop("_encoder"))
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """One vector of length one for each text."""
