@@ -105,6 +105,12 @@ async def test_a_page_is_read_and_a_blank_one_has_no_text(run: Run, tmp_path: Pa
     assert 40 < first["box"]["xmin"] < 80 < 600 < first["box"]["xmax"] < 800
     Image.new("RGB", (320, 200), "white").save(tmp_path / "blank.png")
     assert await run("image-to-text", image=tmp_path / "blank.png") == {"generated_text": "", "lines": []}
+    with Image.open(PAGE) as page:
+        page.rotate(180).save(tmp_path / "upside down.png")
+        turned = await run("image-to-text", image=tmp_path / "upside down.png")
+        assert similarity(turned["generated_text"], PRINTED) > 0.98
+        for line, upright in zip(turned["lines"], read["lines"], strict=True):
+            assert abs(line["box"]["ymin"] - (page.height - upright["box"]["ymax"])) < 10
 
 
 @pytest.mark.starter

@@ -90,13 +90,14 @@ def load_text_reader(weights: Path, settings: Settings) -> Expert:
         return recognise(lines)
 
     recogniser.session = recognise_unless_cancelled
-    turn = engine.cls_and_rotate
+    find_directions, upside_down = engine.cls_and_rotate, list[bool]()
 
     def turn_whole_pages(lines: list[Any]) -> Any:
-        """Turn lines if most are upside down: single lines of an upright page are often mistaken."""
-        turned, directions = turn(lines)
+        """Turn all lines if most are upside down: of one page, single ones are often mistaken."""
+        _, directions = find_directions(lines)
         is_turned = sum(label == "180" for label, _ in directions.cls_res) > len(lines) / 2
-        return turned if is_turned else lines, directions
+        upside_down.append(is_turned)
+        return [line[::-1, ::-1].copy() for line in lines] if is_turned else lines, directions
 
     engine.cls_and_rotate = turn_whole_pages
 
@@ -104,11 +105,13 @@ def load_text_reader(weights: Path, settings: Settings) -> Expert:
         texts, printed, lines = list[str](), list[str](), list[dict[str, Any]]()
         for number in range(min(count := _count_pages(call), _MOST_PAGES)):
             image = call.image(frame=number if count > 1 else None)
+            upside_down.clear()
             page = [line for part in _parts(image) for line in _read(engine, *part)]
-            rows = _rows(page)
+            is_turned = sum(upside_down) > len(upside_down) / 2
+            rows = _rows([_turned(line) for line in page] if is_turned else page)
             texts.append(running_text(_page(rows)))
             printed += [" ".join(line["text"] for line in row) for row in rows]
-            lines += [line for row in rows for line in row]
+            lines += [_turned(line) if is_turned else line for row in rows for line in row]
         if count > _MOST_PAGES:
             read = "the first {number} of {total} pages were read"
             call.notes.append(Note(read, number=_MOST_PAGES, total=count))
@@ -178,6 +181,13 @@ def _rows(lines: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
             rows.append([line])
         below = line["box"]["ymax"]
     return [sorted(row, key=lambda line: line["box"]["xmin"]) for row in rows]
+
+
+def _turned(line: dict[str, Any]) -> dict[str, Any]:
+    """The line of a page that is turned by 180°, around the corner of the page."""
+    box = line["box"]
+    turned = {"xmin": -box["xmax"], "ymin": -box["ymax"], "xmax": -box["xmin"], "ymax": -box["ymin"]}
+    return {**line, "box": turned}
 
 
 def _middle(line: dict[str, Any]) -> float:
