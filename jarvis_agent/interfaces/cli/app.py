@@ -162,7 +162,7 @@ def run(
     try:
         text = sys.stdin.read() if plan == "-" else Path(plan).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        fail(f"{plan} cannot be read: {error}")
+        fail(f'{plan} cannot be read: {error}; "run" takes the file of a plan, and jarvis "…" a request')
     saved = Plan.load(text)
     settings = _settings(policy, out)
     files_in = AccessPolicy(settings).files_in
