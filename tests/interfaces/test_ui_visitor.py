@@ -320,7 +320,7 @@ async def test_files_with_one_name_are_kept_apart_and_the_same_file_is_kept_once
 async def test_a_picture_that_browsers_do_not_show_is_a_file_with_its_name(home: Path) -> None:
     visitor, _, _ = visiting(home)
     visitor.ask("Look", [home / "a.jpg", picture(home / "scan.tif")])
-    jpeg, scan, _ = ChatView(visitor, texts_for("en")).messages()[0]["content"]
+    jpeg, scan, _ = ChatView(visitor, texts_for("en"), str).messages()[0]["content"]
     assert (jpeg["file"]["mime_type"], scan["file"]["mime_type"]) == ("image/jpeg", None)
     assert scan["file"]["orig_name"] == "scan.tif"
 

@@ -45,14 +45,7 @@ _EXAMPLE_TASKS: dict[str, tuple[str | None, set[str]]] = {
 _FONT = ["system-ui", "PingFang SC", "Noto Sans CJK SC", "sans-serif"]
 _MONO = ["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace"]
 _translated = gr.I18n(**{tag: dict(table) for tag, table in views.TEXTS.items()})
-_NAMES = {str(_translated(name)): name for name in views.TEXTS["en"]}
-"""The names of texts by what stands for them in a component."""
-_COOKIE = "jarvis-language"
 _READ_KEYS = "() => [localStorage.getItem('jarvis-key'), sessionStorage.getItem('jarvis-chat')]"
-_READ_THEME = "() => (jarvisMenu(), jarvisTheme(localStorage.getItem('jarvis-theme') || 'system'))"
-_KEEP_LANGUAGE = f"""language => {{
-    document.cookie = `{_COOKIE}=${{language}}; max-age=31536000; SameSite=Strict`; location.reload()
-}}"""
 _KEEP_KEYS = """(key, chat) => {
     localStorage.setItem('jarvis-key', key); sessionStorage.setItem('jarvis-chat', chat)
 }"""
@@ -135,12 +128,9 @@ class Page:
                 self._chats = gr.Radio(
                     label=_translated("chats"), visible=False, interactive=True, elem_id="chats"
                 )
-                with gr.Row(visible=False) as self._stored:
-                    self._save = gr.Button(_translated("save_chat"), size="sm", min_width=80)
-                    self._delete = gr.Button(
-                        _translated("delete_chat"), size="sm", min_width=80, elem_id="delete"
-                    )
-                self._saved = gr.DownloadButton(visible="hidden", elem_id="saved")
+                self._delete = gr.Button(
+                    _translated("delete_chat"), size="sm", visible=False, elem_id="delete"
+                )
                 self._lay_out_settings()
             self._head = gr.HTML(elem_id="head", apply_default_css=False)
             with gr.Row(elem_id="columns"):
@@ -191,13 +181,6 @@ class Page:
             agent = gr.Dropdown(agents, value=0, label=_translated("model"))
             policy = gr.Dropdown(policies, value=settings.policy, label=_translated("policy"))
             self._choices = (agent, policy, ask_first)  # in the order of `Visitor.ask`
-            themes = [(_translated(name), name) for name in ("system", "light", "dark")]
-            self._theme = gr.Radio(themes, label=_translated("theme"))
-            self._language = gr.Radio([("English", "en"), ("中文", "zh-CN")], label=_translated("language"))
-            with gr.Accordion(_translated("camera"), open=False):
-                self._camera = gr.Image(
-                    sources=["webcam"], type="filepath", label=_translated("camera"), show_label=False
-                )
 
     def _connect(self) -> None:
         drawn = [self._chat, self._plan, self._proposal, self._panel]
@@ -215,34 +198,18 @@ class Page:
         ]
         runs.append(self._decision.change(self._run, [self._visitor, self._decision], **run))
         for event in runs:
-            event.then(self._end, [self._visitor], [self._box, self._chats, self._stored, *drawn], **_DIRECT)
+            event.then(self._end, [self._visitor], [self._box, self._chats, self._delete, *drawn], **_DIRECT)
         self._chat.like(self._rate, [self._visitor], **_DIRECT)
         self._box.stop(None, cancels=runs, api_visibility="private")
         keys = [self._key, self._name]
-        outputs = [self._visitor, *keys, self._head, self._box, self._chats, self._stored, *drawn]
+        outputs = [self._visitor, *keys, self._head, self._box, self._chats, self._delete, *drawn]
         start: Any = {"outputs": outputs, **_QUIET}
         self._new.click(self._open, [self._key], cancels=runs, **start)
         self._chats.input(self._open, [self._key, self._chats], cancels=runs, **start)
         self._delete.click(self._forget, keys, cancels=runs, **start)
-        saved = self._save.click(self._export, [self._visitor], [self._saved], **_DIRECT)
-        saved.then(None, js="() => setTimeout(() => document.querySelector('#saved').click(), 100)", **_QUIET)
-        self.blocks.load(None, None, [self._theme], js=_READ_THEME, **_QUIET)
-        components = self.blocks.blocks.values()
-        self._labelled = [part for part in components if _labels_of(part, views.texts_for("en"))]
-        self.blocks.load(self._translate, None, self._labelled, **_DIRECT)
+        self.blocks.load(None, js="() => jarvisMenu()", **_QUIET)
         self.blocks.load(self._open, keys, js=_READ_KEYS, **start)
         self._name.change(None, keys, js=_KEEP_KEYS, **_QUIET)
-        self._theme.input(None, [self._theme], js="theme => jarvisTheme(theme)", **_QUIET)
-        self._language.input(None, [self._language], js=_KEEP_LANGUAGE, **_QUIET)
-        self._camera.input(self._add_picture, [self._camera, self._box], [self._camera, self._box], **_DIRECT)
-
-    def _translate(self, request: gr.Request) -> dict[Any, Any]:
-        """The labels in the language that the visitor chose. Gradio has those in the browser's language."""
-        text, is_chosen = _texts(request), _COOKIE in request.cookies
-        labelled = self._labelled if is_chosen else []
-        updates = {component: _labels_of(component, text) for component in labelled}
-        updates.setdefault(self._language, {})["value"] = text("tag")
-        return {component: gr.update(**changes) for component, changes in updates.items()}
 
     def _open(self, request: gr.Request, key: str | None, name: str | None = None) -> tuple[Any, ...]:
         """The chat of this name, which belongs to a key and a login; a new one if there is none."""
@@ -275,8 +242,6 @@ class Page:
         ]
         more = text("welcome_more") if self._agents[0].model_name else text("welcome_no_model")
         welcome = f"# {text('welcome')}\n{more}"
-        for turn in visitor.turns:
-            turn.messages = None  # They may be in another language.
         messages, *others = self._draw(visitor, request)
         chat = gr.Chatbot(messages, placeholder=welcome, examples=examples)
         head = f"<h1>Jarvis</h1><p>{text('tagline')}</p>"
@@ -291,20 +256,14 @@ class Page:
             if tasks <= runnable.keys() and (file is None or (_EXAMPLES / file).is_file())
         }
 
-    def _listed(self, visitor: Visitor) -> tuple[gr.Radio, gr.Row]:
-        """The chats of a visitor, the newest first, and whether this one can be saved or deleted."""
+    def _listed(self, visitor: Visitor) -> tuple[gr.Radio, gr.Button]:
+        """The chats of a visitor, the newest first, and whether this one can be deleted."""
         owner, current = visitor.directory.name.split("-")
         files = sorted(self._directory.glob(f"{owner}-*/{CHAT_FILE}"), key=lambda file: -file.stat().st_mtime)
         chats = [(title, file.parent.name.split("-")[1]) for file in files if (title := _title(file))]
         is_stored = any(name == current for _, name in chats)
         listed = gr.Radio(chats, value=current if is_stored else None, visible=bool(chats))
-        return listed, gr.Row(visible=is_stored)
-
-    def _export(self, visitor: Visitor, request: gr.Request) -> str:
-        """The chat as a file to download."""
-        file = visitor.directory / "chat.html"
-        file.write_text(views.export_chat(visitor, _texts(request)), "utf-8")
-        return self._publish(file)
+        return listed, gr.Button(visible=is_stored)
 
     def _ask(self, fields: dict[Any, Any], request: gr.Request) -> Any:
         """Add a turn, which `_run` then runs. While another one runs, the request stays in its box."""
@@ -370,10 +329,6 @@ class Page:
             box = _box(busy=False, value={"text": lost.request, "files": files})
         return box, *self._listed(visitor), *self._draw(visitor, request)
 
-    def _add_picture(self, picture: str | None, message: dict[str, Any]) -> tuple[Any, Any]:
-        """Move a picture of the camera to the request."""
-        return None, {"text": message["text"], "files": [*message["files"], *([picture] if picture else [])]}
-
     def _draw(self, visitor: Visitor, request: gr.Request) -> tuple[Any, ...]:
         """The chat, the plan, the proposal, and whether that is visible."""
         text = _texts(request)
@@ -407,21 +362,8 @@ def _texts(request: gr.Request) -> views.Texts:
 
 
 def _language(request: gr.Request) -> str:
-    """The language that the visitor chose, else the header of the browser."""
-    return str(request.cookies.get(_COOKIE) or request.headers.get("accept-language", ""))
-
-
-def _labels_of(component: Any, text: views.Texts) -> dict[str, Any]:
-    """The properties of a component with texts in place of what Gradio translates for the browser."""
-
-    def shown(value: Any) -> Any:
-        if isinstance(value, list | tuple):
-            return type(value)(map(shown, value))
-        return text(_NAMES[str(value)]) if str(value) in _NAMES else value
-
-    names = ("label", "value", "placeholder", "choices")
-    texts = {name: getattr(component, name, None) for name in names}
-    return {name: shown(value) for name, value in texts.items() if shown(value) != value}
+    """That of the browser, whose labels Gradio translates."""
+    return str(request.headers.get("accept-language", ""))
 
 
 def show_proposal(

@@ -1,4 +1,4 @@
-"""What a visitor sees of a chat, in their language: its plans, its messages, and all of it as one file.
+"""What a visitor sees of a chat, in their language: its plans and its messages.
 
 All names, reasons and results are from models and files. They are escaped, and cleaned of the server's paths.
 """
@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
-
-from markdown_it import MarkdownIt
 
 from jarvis_agent.core.display import to_html
 from jarvis_agent.core.errors import JarvisError, public_message
@@ -45,9 +43,6 @@ Texts = Callable[..., str]
 _SHOWN = {f"image/{name}" for name in ("avif", "bmp", "gif", "jpeg", "png", "svg+xml", "webp")}
 """The pictures that browsers show; of a TIFF file, for example, they show nothing."""
 
-_MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
-"""HTML in an answer is shown as text; a picture in it would be loaded from elsewhere."""
-
 
 def texts_for(accept_language: str) -> Texts:
     """The texts in the first language of the header Accept-Language: Chinese, or English for every other.
@@ -65,10 +60,8 @@ def texts_for(accept_language: str) -> Texts:
 class ChatView:
     """The turns of one visitor in one language: messages, and plans as graphs with details of tasks."""
 
-    def __init__(
-        self, visitor: Visitor, text: Texts, publish: Callable[[Path], str] = lambda path: ""
-    ) -> None:
-        """`publish` copies a file to where the browser gets it from, and returns its path there, or ""."""
+    def __init__(self, visitor: Visitor, text: Texts, publish: Callable[[Path], str]) -> None:
+        """`publish` copies a file to where the browser gets it from, and returns its path there."""
         self._visitor = visitor
         self._clean = visitor.clean
         self._text = text
@@ -188,9 +181,10 @@ class ChatView:
 
     def _pictures(self, result: TaskResult) -> str:
         paths = [file.path for file in result.resources if file.kind == "image" and file.path is not None]
-        published = {path.name: self._publish(path) for path in paths if path.is_file()}
         return "".join(
-            f'<img src="{_url(path)}" alt="{html.escape(name)}">' for name, path in published.items() if path
+            f'<img src="{_url(self._publish(path))}" alt="{html.escape(path.name)}">'
+            for path in dict.fromkeys(paths)
+            if path.is_file()
         )
 
     def _attempt(self, attempt: Any) -> str:
@@ -330,41 +324,3 @@ def escape(text: str) -> str:
         lambda match: match["code"] or re.sub(r"([`[])", r"\\\1", match["open"] or html.escape(match[0])),
         text,
     )
-
-
-def export_chat(visitor: Visitor, text: Texts) -> str:
-    """The turns of a chat that are over, as one HTML file that needs no server and loads nothing. Blocks."""
-    view = ChatView(visitor, text)
-    turns = [
-        f"<article>{''.join(_parts(visitor, view, number, turn))}</article>"
-        for number, turn in enumerate(visitor.turns)
-        if turn.is_over
-    ]
-    title = html.escape(brief_text(visitor.turns[0].request, 80)) if turns else "Jarvis"
-    style = "".join((_DATA / name).read_text(encoding="utf-8") for name in ("page.css", "export.css"))
-    return (
-        f'<!doctype html><html><head><meta charset="utf-8"><title>{title}</title>'
-        '<meta name="viewport" content="width=device-width"><style>'
-        f'{style}</style></head><body class="gradio-container">{"".join(turns)}</body></html>'
-    )
-
-
-def _parts(visitor: Visitor, view: ChatView, number: int, turn: PageTurn) -> Iterable[str]:
-    yield f"<h2>{html.escape(visitor.clean(turn.request))}</h2>"
-    for path in turn.files:
-        mime = mimetypes.guess_type(path.name)[0]
-        yield _file(path, (mime or "").partition("/")[0], mime)
-    run = turn.run
-    yield _MARKDOWN.render(to_markdown(visitor.clean(run.answer), run.results))
-    if turn.trouble is not None:
-        yield f"<p>⚠️ {html.escape(visitor.clean(public_message(turn.trouble)))}</p>"
-    for resource in run.resources if turn.is_answered else ():
-        if resource.path is not None:
-            yield _file(resource.path, resource.kind, resource.mime)
-    yield f'<div id="plan">{view.plan_of(number, turn)}</div>'
-
-
-def _file(path: Path, kind: str, mime: str | None) -> str:
-    """A file with its name in place of its path."""
-    markup = to_html(path, kind, mime=mime, label=path.name, text=path.name)
-    return markup.replace(html.escape(str(path)), html.escape(path.name))

@@ -1,11 +1,3 @@
-// Draws the page in the colours that the visitor chose, and keeps the choice.
-window.jarvisTheme = (theme) => {
-  localStorage.setItem("jarvis-theme", theme);
-  const isDark = theme === "system" ? matchMedia("(prefers-color-scheme: dark)").matches : theme === "dark";
-  document.body.classList.toggle("dark", isDark);
-  return theme;
-};
-
 // Files that are dropped anywhere on the page are added to the request.
 addEventListener("dragover", (event) => event.preventDefault());
 addEventListener("drop", (event) => {
