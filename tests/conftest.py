@@ -44,7 +44,6 @@ os.environ.update(
     XDG_CACHE_HOME=_HF_HOME.name,
     HF_HUB_OFFLINE="1",
     XDG_CONFIG_HOME=os.devnull,  # the machine's user may have installed a model
-    XDG_RUNTIME_DIR=os.devnull,  # and may have an expert server in the background
     HF_HUB_DISABLE_TELEMETRY="1",
     HF_HUB_DISABLE_XET="1",
     TOKENIZERS_PARALLELISM="false",

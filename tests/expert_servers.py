@@ -85,7 +85,7 @@ def environment(folder: Path) -> dict[str, str]:
         "[jarvis_agent.backends]\ncommand = command_backend:CommandBackend\n"
     )
     paths = [str(folder), str(TESTS / "backends"), str(TESTS.parent)]
-    return os.environ | models | {"PYTHONPATH": os.pathsep.join(paths), "XDG_RUNTIME_DIR": str(folder)}
+    return os.environ | models | {"PYTHONPATH": os.pathsep.join(paths)}
 
 
 def free_port() -> int:

@@ -1,20 +1,13 @@
 """Local backends whose models an expert server runs. It speaks the Hub's inference API.
 
-A request has the arguments of the task, the answer has the adapted result with its files. A server that its
-user started in the background writes its address and its key to a file of the user, and holds a lock beside
-it while it runs.
+A request has the arguments of the task, the answer has the adapted result with its files.
 """
 
 import asyncio
 import base64
 import json
-import logging
-import os
-import platform
-import signal
 import ssl
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -22,7 +15,6 @@ from typing import Any, ClassVar
 from urllib.parse import quote
 
 import httpx
-from filelock import FileLock, Timeout
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.http_errors import reply_timeout, retry_after
@@ -47,8 +39,6 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.text import map_texts
 from jarvis_agent.core.types import Candidate, Resource
-
-logger = logging.getLogger(__name__)
 
 STATUSES: dict[type[JarvisError], int] = {
     BadInputError: 400,
@@ -92,11 +82,10 @@ class AbsentError(TransientError):
 
 @dataclass(frozen=True, slots=True)
 class ExpertServer:
-    """An expert server. `may_be_absent`: calls run in this process while it cannot be reached."""
+    """An expert server at an address."""
 
     address: str
     key: str | None = field(default=None, repr=False)
-    may_be_absent: bool = False
 
     async def run(self, call: Call) -> Result:
         """Run a call, and cancel it with its caller.
@@ -183,15 +172,9 @@ class RemoteBackend:
         return self._backend.unsupported_reason(spec, candidate)
 
     async def run(self, call: Call) -> Any:
-        """The result of a call by the server, or the raw output of this process where it may be absent."""
-        if server := self.server_for(call.candidate):
-            try:
-                return await server.run(call)
-            except AbsentError as error:
-                if not server.may_be_absent:
-                    raise
-                logger.info("%s runs in this process: %s", call.candidate.id, error)
-        return await self._backend.run(call)
+        """The result of a call by the server, or the raw output of a model that only this process has."""
+        server = self.server_for(call.candidate)
+        return await server.run(call) if server else await self._backend.run(call)
 
     async def close(self) -> None:
         await self._backend.close()
@@ -244,64 +227,9 @@ def read_result(reply: bytes, call: Call) -> Result:
         call.cleanup()
 
 
-def runtime_file() -> Path:
-    """The file of this user's background server on this machine."""
-    names = os.environ.get("XDG_RUNTIME_DIR"), os.environ.get("XDG_CACHE_HOME")
-    folder = Path(next(filter(None, names), None) or Path.home() / ".cache") / "jarvis_agent"
-    return folder / f"experts-{platform.node()}.json"
-
-
 def find_server(settings: Settings) -> ExpertServer | None:
-    """The server of the settings, else the background server, if it runs; None: there is none."""
-    if settings.experts == "none":
-        return None
+    """The server of the settings; None: this process runs the models."""
     if settings.experts is None:
-        return find_background()
+        return None
     key = settings.experts_key.get_secret_value() if settings.experts_key else None
     return ExpertServer(settings.experts, key)
-
-
-def find_background() -> ExpertServer | None:
-    """The server that this user started in the background, if it runs."""
-    try:
-        server = json.loads(runtime_file().read_text(encoding="utf-8"))
-        with _lock(runtime_file()).acquire(timeout=0):
-            return None  # it has ended
-    except Timeout:
-        return ExpertServer(server["address"], server["key"], may_be_absent=True)
-    except (OSError, ValueError, RuntimeError):  # `Path.home` raises RuntimeError
-        return None
-
-
-def stop_background() -> bool:
-    """End the background server; False: there is none, or it does not end."""
-    if not find_background():
-        return False
-    os.kill(json.loads(runtime_file().read_text(encoding="utf-8"))["pid"], signal.SIGTERM)
-    try:
-        with _lock(runtime_file()).acquire(timeout=30):  # its calls end first
-            return True
-    except Timeout:
-        return False
-
-
-@contextmanager
-def publish_address(address: str, key: str | None) -> Iterator[None]:
-    """Let the agents of this user find a server within the block. ConfigError: there is one already."""
-    file = runtime_file()
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    try:
-        with _lock(file).acquire(timeout=2):  # another process may try it just now
-            file.unlink(missing_ok=True)
-            with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:
-                json.dump({"address": address, "key": key, "pid": os.getpid()}, opened)
-            try:
-                yield
-            finally:
-                file.unlink(missing_ok=True)
-    except Timeout as error:
-        raise ConfigError("an expert server runs in the background already") from error
-
-
-def _lock(file: Path) -> FileLock:
-    return FileLock(file.with_suffix(".lock"))

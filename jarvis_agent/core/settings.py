@@ -207,8 +207,7 @@ class Settings(EnvironmentSettings):
     """Bytes of weights kept loaded in RAM and on each GPU, and of the largest model; 0: none stays in RAM;
     None: half of RAM, four fifths of a GPU."""
     experts: str | None = None
-    """URL of an expert server that runs local models; "none": this process; None: that of `jarvis experts
-    --background`, else this process."""
+    """URL of an expert server that runs local models; None: this process."""
     experts_key: Key | None = None
     """API key of the expert server."""
     device: str = "auto"
@@ -231,9 +230,9 @@ class Settings(EnvironmentSettings):
     @field_validator("experts")
     @classmethod
     def _is_url(cls, experts: str | None) -> str | None:
-        if experts in (None, "none") or re.fullmatch(r"https?://[^/\s@]+(/\S*)?", str(experts)):
+        if experts is None or re.fullmatch(r"https?://[^/\s@]+(/\S*)?", str(experts)):
             return experts and experts.rstrip("/")
-        raise ValueError('it is a URL such as "http://127.0.0.1:8765", or "none"')
+        raise ValueError('it is a URL such as "http://127.0.0.1:8765"')
 
     @property
     def attempt_timeout(self) -> float:

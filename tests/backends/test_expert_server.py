@@ -66,7 +66,7 @@ class RawBackend(LocalBackend):
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     file = tmp_path_factory.mktemp("models") / "models.json"
     file.write_text(json.dumps([{"id": "me/raw", "tasks": list(RAW), "local": True}]))
-    with served_experts(Settings(models_file=file, experts="none"), backends=[RawBackend]) as address:
+    with served_experts(Settings(models_file=file), backends=[RawBackend]) as address:
         yield address
 
 

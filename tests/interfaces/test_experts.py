@@ -3,24 +3,19 @@
 import asyncio
 import os
 import resource
-import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import httpx
 import pytest
 from command_backend import CommandBackend, command_models
-from command_line import jarvis
 from expert_servers import (
     command_backend,
     command_call,
-    environment,
     experts_process,
     free_port,
     said,
@@ -29,8 +24,7 @@ from expert_servers import (
 )
 from pydantic import SecretStr
 from small_agents import picture, plan, small_agent
-from starlette.testclient import TestClient
-from waiting import until, wait_until
+from waiting import until
 
 from jarvis_agent import JarvisAgent
 from jarvis_agent.backends.algorithms.backend import AlgorithmsBackend
@@ -39,8 +33,6 @@ from jarvis_agent.backends.expert_server import (
     AbsentError,
     ExpertServer,
     RemoteBackend,
-    find_server,
-    runtime_file,
     write_request,
 )
 from jarvis_agent.backends.pool import ModelPool
@@ -56,14 +48,12 @@ from jarvis_agent.core.errors import (
     UnsupportedError,
     policy_for,
 )
-from jarvis_agent.core.settings import ServerSettings, Settings
+from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Attempt, Candidate, Resource
 from jarvis_agent.interfaces.cli import doctor
-from jarvis_agent.interfaces.common import limits
 from jarvis_agent.interfaces.common.limits import MAX_JSON_BYTES
-from jarvis_agent.interfaces.experts import app as app_module
-from jarvis_agent.interfaces.experts import create_experts_app, hub_api, start_background
+from jarvis_agent.interfaces.experts import hub_api
 from jarvis_agent.interfaces.experts.app import ExpertRunner
 from jarvis_agent.interfaces.experts.hub_api import InferenceRequest
 from jarvis_agent.media.run_directory import RunDirectory
@@ -107,6 +97,8 @@ async def test_a_call_runs_in_the_server(server: ExpertServer, process: subproce
     assert call.trace == {"endpoint": server.address}
     loaded = [(one["model"], one["backend"], one["bytes"]) for one in server.status()["loaded"]]
     assert ("org/model", "command", 0) in loaded
+    shown = doctor.check_experts(Settings(experts=server.address, experts_key=SecretStr(KEY))).found
+    assert "org/model (0 MB)" in shown
 
 
 async def test_a_file_goes_there_and_an_image_comes_back(server: ExpertServer, tmp_path: Path) -> None:
@@ -224,7 +216,7 @@ async def test_a_thread_that_outlives_its_call_leaves_no_file(
     (folder := tmp_path / "tmp").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))
     monkeypatch.setattr(hub_api, "detect_suffix", wait)
-    runner = ExpertRunner(Settings(models_file=command_models(tmp_path), experts="none"), [CommandBackend])
+    runner = ExpertRunner(Settings(models_file=command_models(tmp_path)), [CommandBackend])
     body, mime, _ = write_request(command_call("echo", image=picture(tmp_path / "a.jpg")))
     request = InferenceRequest("org/model", "image-text-to-text", body, mime)
     running = asyncio.create_task(runner.answer(request))
@@ -248,7 +240,7 @@ async def test_a_client_with_too_many_calls_is_told_when_to_ask_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("jarvis_agent.interfaces.experts.app.MAX_PARALLEL", 1)
-    settings = Settings(models_file=command_models(tmp_path), experts="none")
+    settings = Settings(models_file=command_models(tmp_path))
     with served_experts(settings, max_concurrent_runs=1) as address:
         backend = command_backend(ExpertServer(address))
         holding = asyncio.create_task(backend.run(command_call(f"hold {tmp_path}")))
@@ -267,8 +259,6 @@ async def test_a_server_that_is_not_there_is_named_with_the_command_that_starts_
         AbsentError, match=rf"127\.0\.0\.1:{port} cannot be reached.*`jarvis experts --port {port}`"
     ):
         await command_backend(absent).run(command_call("echo"))
-    here = await said(command_backend(replace(absent, may_be_absent=True)), command_call("echo here"))
-    assert f"here by {os.getpid()}" in here
 
 
 def test_models_run_on_the_server_and_algorithms_and_own_models_here(tmp_path: Path) -> None:
@@ -288,7 +278,9 @@ def test_models_run_on_the_server_and_algorithms_and_own_models_here(tmp_path: P
         assert isinstance(here, str) or here.reason == "it is on this machine"
 
 
-@pytest.mark.parametrize("address", ["auto", "head:8765", "ftp://head", "http://", "http://user:pw@head", ""])
+@pytest.mark.parametrize(
+    "address", ["auto", "none", "head:8765", "ftp://head", "http://", "http://user:pw@head", ""]
+)
 def test_an_address_of_another_form_is_refused(address: str) -> None:
     with pytest.raises(ConfigError, match="experts: it is a URL"):
         Settings(experts=address)
@@ -298,7 +290,7 @@ async def test_an_agent_runs_its_tasks_on_the_server(server: ExpertServer, tmp_p
     two = plan(
         ("text-generation", [], {"text": "echo one"}), ("text-generation", [0], {"text": "echo <resource>-0"})
     )
-    source, settings = FakeSource([command_call("").candidate]), {"output_dir": tmp_path, "experts": "none"}
+    source, settings = FakeSource([command_call("").candidate]), {"output_dir": tmp_path}
     agent, _, _ = small_agent(two, sources=[source], backends=[command_backend(server)], settings=settings)
     async with agent:
         run = await agent.ainvoke("Say it twice.")
@@ -356,60 +348,3 @@ def test_an_agent_of_another_python_without_any_extra_uses_the_server(tmp_path: 
     assert "None" in done.stdout, done.stderr
     assert "cat" in done.stdout
     assert str(sys.version_info[:2]) not in done.stdout
-
-
-def test_a_background_server_needs_a_directory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As with a home that cannot be written."""
-    monkeypatch.setenv("XDG_RUNTIME_DIR", "/dev/null/run")
-    with pytest.raises(ConfigError, match=r"cannot be written .*; set XDG_RUNTIME_DIR"):
-        start_background(60)
-
-
-@pytest.mark.slow
-def test_a_background_server_is_found_and_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in environment(tmp_path).items():
-        monkeypatch.setenv(name, value)
-
-    assert doctor.check_experts(Settings()).found.startswith("none")
-    start = [sys.executable, "-m", "jarvis_agent", "experts", "--background"]
-    starting = [subprocess.Popen(start, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    shown = {process.communicate()[0] for process in starting}  # the first starts one, the other finds it
-    found = find_server(Settings())
-    assert found is not None
-    assert shown == {jarvis("experts", "--background").stdout} == {f"expert server: {found.address}\n"}
-    assert (runtime_file().stat().st_mode & 0o077) == 0
-    made = make_backends(Settings(), ModelPool(0))
-    model = Candidate(id="org/any", task="text-generation", source="hub")
-    assert {one.server_for(model) for one in made if isinstance(one, RemoteBackend)} == {found}
-    assert find_server(Settings(experts="none")) is None
-    backend, call = command_backend(found), command_call("echo said")
-    assert f"by {os.getpid()}" not in asyncio.run(said(backend, call))
-    assert "org/model (0 MB)" in doctor.check_experts(Settings()).found
-    assert jarvis("experts", "--stop").exit_code == 0
-    assert find_server(Settings()) is None
-    assert f"by {os.getpid()}" in asyncio.run(said(backend, call))
-    stopped = jarvis("experts", "--stop")
-    assert (stopped.exit_code, "no expert server runs" in stopped.stderr) == (1, True)
-
-
-def test_an_idle_server_interrupts_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    raised: list[int] = []
-    monkeypatch.setattr(signal, "raise_signal", raised.append)
-    monkeypatch.setattr(app_module, "IDLE_CHECK_S", 0.01)
-    with TestClient(create_experts_app(Settings(experts="none"), ServerSettings())):
-        time.sleep(0.1)
-    assert not raised
-    with TestClient(create_experts_app(Settings(experts="none"), ServerSettings(), idle_s=0.05)):
-        wait_until(lambda: raised)
-    assert set(raised) == {signal.SIGINT}
-
-
-def test_a_server_is_idle_from_the_end_of_its_last_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = SimpleNamespace(now=0.0)
-    monkeypatch.setattr(limits, "time", SimpleNamespace(monotonic=lambda: clock.now, time=time.time))
-    calls = limits.RunLimits(ServerSettings())
-    with calls.hold("a client"):
-        clock.now = 100.0
-        assert calls.idle_s() == 0.0
-    clock.now = 150.0
-    assert calls.idle_s() == 50.0

@@ -50,7 +50,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     tasks = ["text-generation", "image-to-text", "translation", "table-question-answering"]
     says = {"id": "me/says", "tasks": tasks, "backend": "command", "local": True}
     file.write_text(yaml.safe_dump([says, {**says, "id": "me/sees", "tasks": ["visual-document-retrieval"]}]))
-    settings = Settings(models_file=file, experts="none", max_file_bytes=100_000)
+    settings = Settings(models_file=file, max_file_bytes=100_000)
     with served_experts(settings, (KEY,)) as address:
         yield address
 
@@ -155,7 +155,7 @@ def test_the_client_shows_what_was_wrong_and_a_key_is_needed(address: str) -> No
 
 @pytest.mark.slow
 def test_tasks_of_text_and_sound_have_the_forms_of_the_client() -> None:
-    with served_experts(Settings(experts="none", offline=True), backends=None) as address:
+    with served_experts(Settings(offline=True), backends=None) as address:
         embedder = client(address, "sentence-transformers/all-MiniLM-L6-v2")
         assert embedder.feature_extraction("a cat").shape == (384,)
         near, far = embedder.sentence_similarity("a cat", other_sentences=["a kitten", "tax law"])
@@ -185,7 +185,7 @@ def test_models_in_own_folders_have_the_forms_of_the_client(tmp_path: Path) -> N
         build(name, tmp_path / name)
     described = [{"id": f"me/{name}", "task": task, "path": name} for name, task in TINY.items()]
     (tmp_path / "models.yaml").write_text(yaml.safe_dump(described))
-    settings = Settings(models_file=tmp_path / "models.yaml", experts="none", offline=True)
+    settings = Settings(models_file=tmp_path / "models.yaml", offline=True)
     cat = EXAMPLES / "cat.jpg"
     with served_experts(settings, backends=None) as address:
         assert client(address, "me/bert_classifier").text_classification("Ada", top_k=1)[0].label

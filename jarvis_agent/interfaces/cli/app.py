@@ -327,31 +327,11 @@ def mcp(
 
 
 @app.command()
-def experts(
-    host: Host = "127.0.0.1",
-    port: Port = 8765,
-    insecure: Insecure = False,
-    background: Annotated[
-        bool, typer.Option("--background", help="Start it for all your agents on this machine, and return.")
-    ] = False,
-    stop: Annotated[bool, typer.Option("--stop", help="Stop the one in the background.")] = False,
-    idle: Annotated[
-        float | None, typer.Option(min=1, metavar="S", help="End after S seconds without a call.")
-    ] = None,
-    announce: Annotated[bool, typer.Option("--announce", hidden=True)] = False,
-) -> None:
+def experts(host: Host = "127.0.0.1", port: Port = 8765, insecure: Insecure = False) -> None:
     """Serve local models to agents, which then need not load them."""
-    from jarvis_agent.backends.expert_server import stop_background
-    from jarvis_agent.interfaces.experts import IDLE_S, run_experts, start_background
+    from jarvis_agent.interfaces.experts import run_experts
 
-    if stop:
-        if not stop_background():
-            raise JarvisError("no expert server runs in the background")
-    elif background:
-        typer.echo(f"expert server: {start_background(idle or IDLE_S).address}")
-    else:
-        run = partial(run_experts, _settings(), insecure=insecure, idle_s=idle, announce=announce)
-        _listen(run, host, port)
+    _listen(partial(run_experts, _settings(), insecure=insecure), host, port)
 
 
 def _listen(run: Callable[..., None], host: str, port: int) -> None:

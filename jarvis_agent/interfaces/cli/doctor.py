@@ -84,8 +84,7 @@ def check_experts(settings: Settings) -> Check:
     """Which expert server runs local models, and what it has loaded; or why it cannot be used."""
     name, server = "expert server", find_server(settings)
     if server is None:
-        state = "none; each process loads local models itself (`jarvis experts --background` starts one)"
-        return check(name, True, state)
+        return check(name, True, "none; each process loads local models itself")
     try:
         status = server.status()
     except JarvisError as error:

@@ -51,11 +51,6 @@ class RunLimits:
         self._per_minute = RateLimitItemPerMinute(settings.runs_per_minute)
         self._started = MovingWindowRateLimiter(MemoryStorage())
         self._running: Counter[str] = Counter()
-        self._ended = time.monotonic()
-
-    def idle_s(self) -> float:
-        """Seconds since the last run ended; 0 while one goes on."""
-        return 0.0 if self._running.total() else time.monotonic() - self._ended
 
     async def check(self, request: Request) -> AsyncIterator[None]:
         """FastAPI dependency: the runs of a POST count from now until the response was sent, as in `hold`."""
@@ -81,7 +76,6 @@ class RunLimits:
             yield
         finally:
             self._running[owner] -= runs
-            self._ended = time.monotonic()
 
 
 async def _count(request: Request) -> int:

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import re
-import signal
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
@@ -24,7 +23,7 @@ from jarvis_agent.backends.outputs.adapters import adapt
 from jarvis_agent.backends.pool import Key, ModelPool
 from jarvis_agent.backends.registry import Factory, make_backends
 from jarvis_agent.core import errors
-from jarvis_agent.core.concurrency import MAX_PARALLEL, repeating
+from jarvis_agent.core.concurrency import MAX_PARALLEL
 from jarvis_agent.core.settings import ServerSettings, Settings
 from jarvis_agent.core.tasks.registry import TASKS, find_task
 from jarvis_agent.core.tasks.spec import TaskSpec
@@ -41,9 +40,6 @@ from jarvis_agent.selection.sources import default_sources
 from jarvis_agent.selection.sources.base import RemoteSource, ask_source, list_candidates
 
 logger = logging.getLogger(__name__)
-
-IDLE_CHECK_S = 1.0
-"""Seconds between looks whether the server is idle."""
 
 _MODEL = re.compile(r"(?!.*\.\.)([^@]+)(?:@(\w[\w./-]*))?", re.ASCII)
 """An id and a revision. The Hub's cache takes other revisions for folders elsewhere on this machine."""
@@ -68,7 +64,7 @@ class ExpertRunner:
         self, settings: Settings, backends: Iterable[Backend | Factory] | None = None, node: str = ""
     ) -> None:
         """`settings` limit every call; responses name `node`; `backends` as for an agent."""
-        self.settings = settings.model_copy(update={"experts": "none", "policy": "local-only"})
+        self.settings = settings.model_copy(update={"experts": None, "policy": "local-only"})
         self._pool = ModelPool(settings.memory_limit)
         instances = make_backends(self.settings, self._pool, backends)
         self._backends = {backend.name: backend for backend in instances if isinstance(backend, LocalBackend)}
@@ -180,22 +176,17 @@ def _respond(raw: Any, call: Call, folder: Path | None, top_k: int | None) -> Re
     return hub_api.write_response(call.spec, result, top_k)
 
 
-def make_app(runner: ExpertRunner, server: ServerSettings, idle_s: float | None = None) -> FastAPI:
-    """The application that passes calls to `runner`, and closes it at shutdown; `idle_s` as its callers."""
+def make_app(runner: ExpertRunner, server: ServerSettings) -> FastAPI:
+    """The application that passes calls to `runner`, and closes it at shutdown."""
     # The runs of a client may have all of their tasks here.
     at_once = server.max_concurrent_runs * MAX_PARALLEL
     enough = {"max_concurrent_runs": at_once, "runs_per_minute": 60 * at_once}
     calls = RunLimits(server.model_copy(update=enough))
 
-    async def interrupt_if_idle() -> None:
-        if idle_s is not None and calls.idle_s() > idle_s:
-            signal.raise_signal(signal.SIGINT)
-
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         try:
-            async with repeating(interrupt_if_idle, IDLE_CHECK_S, "the check for calls"):
-                yield
+            yield
         finally:
             await runner.close()
 
