@@ -39,7 +39,6 @@ SURE, UNKNOWN = 0.83, 0.15
 """Probabilities, set on voices that were not learned from. A plan below the first is noted as a guess; a task
 below the second is left out."""
 
-_NUMBER = re.compile(r"\d+")
 _PASTED = re.compile(
     r"[\"“「](?P<quoted>[^\"”」]{200,})[\"”」]"
     r"|(?<=[:：])\s*(?P<last>\S.{600,})$"
@@ -144,17 +143,13 @@ def plan_request(
 
 
 def _unused(request: PlanRequest, tasks: Sequence[Task], unread: str) -> Iterator[Note]:
-    """Which files, or parts of the request and its files, no task uses."""
+    """Which files, or parts of the request, no task uses."""
     used = [str(value) for task in tasks for value in values_of(task)]
     names = list(map(name_of, request.files))
     named = {name for text in used for name in split_names(text, names)[1::2]}
     for name in names:
         if tasks and name not in named:
             yield Note("no task uses {file}", file=f"“{name}”")
-    words = " ".join(split_names(request.text, names)[::2])
-    if not {*_NUMBER.findall(words)} <= {*_NUMBER.findall(" ".join(used))}:  # as in "page 2 of a.pdf"
-        whole = "{file} is used whole, not a part of it"
-        yield from (Note(whole, file=f"“{name}”") for name in used if name.lower().endswith(".pdf"))
     if unread and not any(unread in text for text in used):
         yield Note("only the beginning and the end of the long request were read; put texts into files")
 
