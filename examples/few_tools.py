@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from langchain.agents import create_agent
+from langchain.agents.middleware import LLMToolSelectorMiddleware
 from langchain_core.messages import AIMessage
 
 from jarvis_agent import hf_tools
@@ -14,7 +15,9 @@ from jarvis_agent.tools import hf_tools_middleware
 PAGE = str(Path(__file__).parent / "page.png")
 CALL = {"name": "image-to-text", "args": {"image": PAGE, "text": "read"}, "id": "1"}
 
-# This model replies from a script. A real one: model = "openai:gpt-5-mini"
+# These models reply from a script. Real ones: model = "openai:gpt-5-mini", small = "openai:gpt-5-nano"
+CHOICE = {"name": "ToolSelectionResponse", "args": {"tools": ["summarization", "image-to-text"]}, "id": "0"}
+small = ScriptedLLM([AIMessage("", tool_calls=[CHOICE])] * 2)
 model = ScriptedLLM(
     [AIMessage("", tool_calls=[CALL]), lambda messages: f"The page says: {messages[-1].text[:60]}", "Hello!"]
 )
@@ -26,7 +29,9 @@ def schemas() -> list[dict]:
 
 
 if __name__ == "__main__":
-    agent = create_agent(model, middleware=[hf_tools_middleware(files=[PAGE], available_only=False)])
+    tools = hf_tools_middleware(files=[PAGE], available_only=False)
+    selector = LLMToolSelectorMiddleware(model=small, max_tools=8)
+    agent = create_agent(model, middleware=[tools, selector])
     state = agent.invoke({"messages": f"Read the text in {PAGE}."})
     few = schemas()
     print("offered:", *(tool["function"]["name"] for tool in few))

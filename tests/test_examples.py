@@ -32,7 +32,7 @@ OUTPUT = {
         r".*/0-scribble-control\.png"
     ),
     "few_tools": (
-        r"^offered: search_tools .*image-to-text.*\nThe page says: It was the best of times, .*"
+        r"^offered: summarization image-to-text\nThe page says: It was the best of times, .*"
         r"tokens of tool schemas: \d+ instead of \d+\n$"
     ),
     "budget": (

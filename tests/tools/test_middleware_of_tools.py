@@ -1,7 +1,4 @@
-"""Our middleware offers a model the few tools that it needs, and LangChain's own works with them."""
-
-import asyncio
-import json
+"""The middlewares of LangChain work with our tools, and with the middleware that has them."""
 
 import pytest
 from langchain.agents import create_agent
@@ -14,10 +11,8 @@ from small_agents import CAPTION, EXPERTS, Judge, call_of, hub_tools
 from jarvis_agent import hf_tools
 from jarvis_agent.core.errors import TransientError
 from jarvis_agent.core.tasks.registry import TASKS
-from jarvis_agent.evaluation.requests import read_requests
-from jarvis_agent.llm.tokens import count_tokens
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
-from jarvis_agent.tools.middleware import OFFERED, SEARCH, HFToolsMiddleware, hf_tools_middleware
+from jarvis_agent.tools import hf_tools_middleware
 
 
 @tool
@@ -31,67 +26,29 @@ def offered(llm: ScriptedLLM) -> list[list[str]]:
     return [[one["function"]["name"] for one in call.kwargs["tools"]] for call in llm.calls]
 
 
-@pytest.fixture(scope="module")
-def middleware() -> HFToolsMiddleware:
-    sources, backends = [FakeSource(map(fake_candidate, EXPERTS))], [FakeBackend(EXPERTS)]
-    return hf_tools_middleware(sources=sources, backends=backends, available_only=False)
+def picks(*names: str) -> ScriptedLLM:
+    """A model that selects these tools at each of two calls."""
+    return ScriptedLLM([call_of("ToolSelectionResponse", tools=[*names])] * 2)
 
 
 @pytest.mark.usefixtures("home")
-def test_the_model_is_offered_what_fits_and_finds_the_rest(middleware: HFToolsMiddleware) -> None:
-    request = "Describe the image a.jpg"
-    llm = ScriptedLLM(
-        [
-            call_of("image-to-text", image="a.jpg"),
-            call_of(SEARCH, query="translate into French"),
-            call_of("translation", text=CAPTION, tgt_lang="fr"),
-            "Done.",
-        ]
+def test_the_tool_selector_of_langchain_offers_few_of_the_tools_of_the_middleware() -> None:
+    sources, backends = [FakeSource(map(fake_candidate, EXPERTS))], [FakeBackend(EXPERTS)]
+    tools = hf_tools_middleware(sources=sources, backends=backends, available_only=False)
+    assert len(tools.tools) == len(TASKS)
+    llm = ScriptedLLM([call_of("image-to-text", image="a.jpg"), "Done."])
+    selector = LLMToolSelectorMiddleware(
+        model=picks("image-to-text", "translation"), max_tools=8, always_include=["clock"]
     )
-    state = create_agent(llm, [clock], middleware=[middleware]).invoke({"messages": request})
-    found = [message for message in state["messages"] if isinstance(message, ToolMessage)]
-    assert [message.status for message in found] == ["success"] * 3
-    assert found[0].content == CAPTION
-    assert "translation: " in found[1].text
-    first, _, third, last = offered(llm)
-    for names in offered(llm):
-        assert {"clock", SEARCH, "image-to-text"} <= set(names)
-        assert len(names) <= 2 + 2 * OFFERED
-    assert len(first) == 2 + OFFERED
-    assert "translation" not in first
-    assert "translation" in third
-    assert "translation" in last
-    assert len(middleware.tools) == 1 + len(TASKS)
+    state = create_agent(llm, [clock], middleware=[tools, selector]).invoke({"messages": "Describe a.jpg"})
+    (message,) = [each for each in state["messages"] if isinstance(each, ToolMessage)]
+    assert (message.status, message.text) == ("success", CAPTION)
+    assert [set(names) for names in offered(llm)] == [{"clock", "image-to-text", "translation"}] * 2
 
 
-def test_of_the_right_tools_at_least_95_percent_are_offered_for_a_fifth_of_the_tokens(
-    middleware: HFToolsMiddleware,
-) -> None:
-    requests = [one for one in read_requests("test") if one.kind == "single"][::3]
-
-    async def ask() -> ScriptedLLM:
-        llm = ScriptedLLM(lambda messages: "Done.")
-        agent = create_agent(llm, middleware=[middleware])
-        for one in requests:
-            await agent.ainvoke({"messages": one.request})
-        return llm
-
-    llm = asyncio.run(ask())
-    hits = [
-        any(plan[0].task in names for plan in one.plans)
-        for one, names in zip(requests, offered(llm), strict=True)
-    ]
-    assert sum(hits) / len(hits) >= 0.95
-    tokens = [count_tokens(json.dumps(call.kwargs["tools"])) for call in llm.calls]
-    every = ScriptedLLM(["Done."])
-    create_agent(every, hf_tools(sources=[], backends=[], available_only=False)).invoke({"messages": "Hi"})
-    assert max(tokens) < count_tokens(json.dumps(every.calls[0].kwargs["tools"])) / 5
-
-
-def test_the_tool_selector_of_langchain_works_too() -> None:
-    picks = call_of("ToolSelectionResponse", tools=["translation"])
+def test_the_tool_selector_of_langchain_offers_few_of_a_list_of_tools() -> None:
     llm = ScriptedLLM(["Done."])
-    selector = LLMToolSelectorMiddleware(model=ScriptedLLM([picks]), max_tools=3)
+    selector = LLMToolSelectorMiddleware(model=picks("translation"), max_tools=3)
     agent = create_agent(llm, hf_tools(sources=[], backends=[], available_only=False), middleware=[selector])
     agent.invoke({"messages": "Translate hello"})
     assert offered(llm) == [["translation"]]
