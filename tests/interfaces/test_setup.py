@@ -162,11 +162,9 @@ def test_a_file_that_is_here_is_checked_and_not_downloaded_again(
     assert install()
     assert downloads(hub) == 1
     assert "already downloaded" in install.shown.asked[1]
-    assert install(settings=Settings(offline=True))
-    assert install(None, settings=Settings(offline=True), models=[model("org/other:a.gguf"), model(NAME)])
     (own := tmp_path / "own.gguf").write_bytes(b"GGUF")
     assert install(str(own), settings=Settings(offline=True))
-    assert [path.name for path in used] == [FILE] * 4 + ["own.gguf"]
+    assert [path.name for path in used] == [FILE] * 2 + ["own.gguf"]
     assert installed_model() == f"gguf:{own}"
     assert "comes first" not in " ".join(install.shown.said)
     for first, name in (("none", "JARVIS_MODEL=none"), (f"gguf:{used[0]}", FILE)):

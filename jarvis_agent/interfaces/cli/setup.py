@@ -139,7 +139,8 @@ def set_up(
     if not names:
         raise ConfigError("no model of the table fits this machine; name a smaller one with --model")
     if settings.offline:
-        return _use(_cached(names), settings, say)
+        why = "JARVIS_OFFLINE or HF_HUB_OFFLINE forbids to download"
+        raise ConfigError(f"{why} {', '.join(names)}; unset it, or name a file that you have with --model")
     about = {model.name: model.parameters for model in models}
     for model in names:
         file = _find(model, settings)
@@ -214,18 +215,6 @@ class _HubFile(Frozen):
             path.resolve().unlink()
             path.unlink(missing_ok=True)
             raise ConfigError(f"{self.file} was damaged and is deleted; run `jarvis setup` again")
-
-
-def _cached(names: Sequence[str]) -> Path:
-    """The first of these files that is on this machine. Raises ConfigError if none is."""
-    from huggingface_hub import try_to_load_from_cache
-
-    for name in names:
-        repo, _, file = name.partition(":")
-        if isinstance(path := try_to_load_from_cache(repo, file), str):
-            return Path(path)
-    why = "JARVIS_OFFLINE or HF_HUB_OFFLINE forbids to download it; unset it, or name a file that you have"
-    raise ConfigError(f"not on this machine: {', '.join(names)}; {why} with --model")
 
 
 def _find(name: str, settings: Settings) -> _HubFile | None:
