@@ -110,8 +110,9 @@ def test_a_recording_is_written_down_in_each_form(live: Live) -> None:
         (0, 0.0, 1.25, "Good morning."),
         (1, 1.5, 2.0, "2 < 3"),
     ]
-    with pytest.raises(openai.BadRequestError, match="stream: no model here writes a transcript in pieces"):
-        transcribed(live, recording(), stream=True)
+    events = list(transcribed(live, recording(), stream=True))
+    assert "".join(event.delta for event in events[:-1]) == events[-1].text == SPOKEN["text"]
+    assert [event.type for event in events] == ["transcript.text.delta", "transcript.text.done"]
     assert all(call.inputs["audio"].kind == "audio" for call in live.backend.calls)
     assert stored(live) == before  # a recording is deleted when it has been written down
 
@@ -131,10 +132,11 @@ def test_only_recordings_within_the_limits_are_written_down(live: Live) -> None:
         (b"", 400, "is empty"),
         (b"RIFF\0\0\0\0WAVEfmt ", 400, "memo.wav"),
     ]:
-        with pytest.raises(openai.APIStatusError, match=said) as caught:
-            transcribed(live, content)
-        assert caught.value.status_code == status
-        assert str(live.agent.settings.output_dir) not in caught.value.response.text
+        for stream in (False, True):
+            with pytest.raises(openai.APIStatusError, match=said) as caught:
+                transcribed(live, content, stream=stream)
+            assert caught.value.status_code == status
+            assert str(live.agent.settings.output_dir) not in caught.value.response.text
     boundary = "x" * 20
     head = f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n'.encode()
     parts = (part for part in (head, *[bytes(100_000)] * 20))  # without a Content-Length

@@ -15,7 +15,7 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import aclosing
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -64,6 +64,8 @@ _STATUS_WAIT_S = 5.0
 _FILE_LIST = re.compile(r"\A\s*<attached_files>(.*?)</attached_files>\s*", re.DOTALL)
 """The files of a message, which Open WebUI lists before its text."""
 _IMAGE_NAME = re.compile(r'content_type="image/[^"]*" name="([^"]*)"')
+
+_T = TypeVar("_T")
 
 
 class ChatCompletionRequest(BaseModel):
@@ -169,13 +171,13 @@ def _usage(run: Run) -> dict[str, int]:
     return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
 
 
-async def _first_event(request: Request, events: AsyncGenerator[Event, None]) -> asyncio.Task[Event]:
-    """Begin a run before its stream, and wait for its first event for a while.
+async def start_stream(request: Request, work: Awaitable[_T]) -> asyncio.Task[_T]:
+    """Start the work before a stream, and wait for it for a while.
 
-    An error until then has an HTTP status of its own. Later, the client waits for the event in the stream,
+    An error until then has an HTTP status of its own. Later, the client waits for the work in the stream,
     whose first bytes and comments keep proxies from giving up.
     """
-    first = asyncio.ensure_future(anext(events))
+    first = asyncio.ensure_future(work)
     try:
         await unless_disconnected(request, asyncio.wait([first], timeout=_STATUS_WAIT_S))
         if first.done():
@@ -271,7 +273,7 @@ async def complete(
 
     if body.stream:
         events = agent.aevents(query, thread)
-        first = await _first_event(request, events)  # it comes after the files are read
+        first = await start_stream(request, anext(events))  # it comes after the files are read
         with_usage = bool((body.stream_options or {}).get("include_usage"))
         return EventSourceResponse(_stream(first, events, urls, remember, with_usage=with_usage), sep="\n")
     run = await unless_disconnected(request, agent.ainvoke(query, thread))

@@ -10,11 +10,12 @@ Source: https://platform.openai.com/docs/api-reference/audio
 import asyncio
 import base64
 import html
+import json
 import re
 import shutil
 import struct
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,9 +25,10 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, File, Form, Request, Response, UploadFile
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field, field_validator
+from sse_starlette import EventSourceResponse
 from starlette.exceptions import HTTPException
 
-from jarvis_agent.core.concurrency import gather_limited, run_with_timeout
+from jarvis_agent.core.concurrency import cancel_and_wait, gather_limited, run_with_timeout
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import BadInputError, ConfigError, InputError, public_message
 from jarvis_agent.core.notes import as_public, limit_of
@@ -37,7 +39,7 @@ from jarvis_agent.execution.inputs import TaskCall
 from jarvis_agent.interfaces.common.limits import unless_disconnected
 from jarvis_agent.interfaces.common.metrics import observe_call
 from jarvis_agent.interfaces.common.uploads_and_outputs import FileUrls
-from jarvis_agent.interfaces.server.openai_api import MODEL, OpenAIRoute
+from jarvis_agent.interfaces.server.openai_api import MODEL, OpenAIRoute, openai_error_of, start_stream
 from jarvis_agent.interfaces.server.workspaces import Own, Workspace
 from jarvis_agent.media.access import describe_file
 from jarvis_agent.media.recordings import probe_audio, read_audio, to_pcm, write_sound
@@ -159,6 +161,20 @@ async def _transcribe(workspace: Workspace, model: str, file: UploadFile) -> tup
         await asyncio.to_thread(shutil.rmtree, path.parent, ignore_errors=True)
 
 
+async def _transcript_events(work: asyncio.Task[tuple[TaskResult, float]]) -> AsyncIterator[str]:
+    """The data of the server-sent events of a transcript; no model here writes it in pieces."""
+    try:
+        try:
+            result, _ = await work
+        finally:  # The client may have gone before it ends.
+            await cancel_and_wait([work])
+        text = result.output["text"]
+        yield json.dumps({"type": "transcript.text.delta", "delta": text})
+        yield json.dumps({"type": "transcript.text.done", "text": text, "model": result.model})
+    except Exception as error:
+        yield json.dumps(openai_error_of(error)[1])
+
+
 def _segments(output: Mapping[str, Any], seconds: float) -> list[dict[str, Any]]:
     """The parts of a transcript with their times; one part, if the model tells no times."""
     chunks = output.get("chunks") or [{"text": output["text"], "timestamp": [0.0, seconds]}]
@@ -204,9 +220,10 @@ async def transcribe(
     stream: Annotated[bool, Form()] = False,
 ) -> Response:
     """Write down a recording. `prompt` and `temperature` are ignored, `language` is only repeated."""
+    work = _transcribe(workspace, model, file)
     if stream:
-        raise HTTPException(400, "stream: no model here writes a transcript in pieces")
-    result, seconds = await unless_disconnected(request, _transcribe(workspace, model, file))
+        return EventSourceResponse(_transcript_events(await start_stream(request, work)), sep="\n")
+    result, seconds = await unless_disconnected(request, work)
     output, segments = result.output, _segments(result.output, seconds)
     if response_format in _TEXTS:
         text = output["text"] if response_format == "text" else _subtitles(segments, response_format)
