@@ -28,7 +28,6 @@ from jarvis_agent.core.context import RunContext, messages_of
 from jarvis_agent.core.errors import BadInputError, ExpertError, InputError, words_of
 from jarvis_agent.core.images import is_pil_image, png_of
 from jarvis_agent.core.redaction import redact
-from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.from_tool import spec_of
 from jarvis_agent.core.tasks.spec import MEDIA
 from jarvis_agent.core.text import map_texts
@@ -52,9 +51,6 @@ class LangChainTask:
     async def select(self, task: Task, context: RunContext) -> Selection | None:
         """None: a tool has no choice of models."""
         return None
-
-    def preload(self, selection: Selection, settings: Settings) -> None:
-        """Do nothing: a tool has no model to load."""
 
     async def run(self, selection: Selection | None, call: TaskCall) -> TaskResult:
         """Call the tool; if it returns an error message, that is the task's error.

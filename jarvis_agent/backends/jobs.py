@@ -42,26 +42,16 @@ activities: ContextVar[list[Activity]] = ContextVar("jarvis_activities", default
 """The downloads and texts of the current run that are under way. What shows a run sets a list before it."""
 
 
-@dataclass(eq=False, slots=True, kw_only=True)
-class Work:
-    """What a worker thread does: a job, or the load of a model before its first job.
+@dataclass(eq=False, slots=True)
+class Job:
+    """A queued or running call, then its result or error; `done` hands it to the caller.
 
     `cancelled`: no caller waits for the result. `activities` are those of the run that it is for.
     """
 
+    call: Call
     cancelled: bool = False
     activities: list[Activity] = field(default_factory=activities.get)
-
-    def cancel(self) -> None:
-        """Let the work stop as soon as it asks `is_cancelled`."""
-        self.cancelled = True
-
-
-@dataclass(eq=False, slots=True)
-class Job(Work):
-    """A queued or running call, then its result or error; `done` hands it to the caller."""
-
-    call: Call
     done: Future[Any] = field(default_factory=Future)
     result: Any = None
     error: JarvisError | None = None
@@ -93,7 +83,7 @@ class Job(Work):
             self.done.set_result(self.result)
 
 
-_current: ContextVar[Sequence[Work]] = ContextVar("jarvis_pool_jobs", default=())
+_current: ContextVar[Sequence[Job]] = ContextVar("jarvis_pool_jobs", default=())
 
 
 def is_cancelled() -> bool:
@@ -113,8 +103,7 @@ def until_cancelled(items: Iterable[T]) -> Iterator[T]:
 def add_note(text: str) -> None:
     """Add a remark for the user to the results of the calls that this worker thread works for."""
     for job in _current.get():
-        if isinstance(job, Job):
-            job.call.notes.append(text)
+        job.call.notes.append(text)
 
 
 @dataclass(eq=False, slots=True)
@@ -150,7 +139,7 @@ def listed(activity: Activity) -> Iterator[None]:
 
 
 @contextmanager
-def running(jobs: Sequence[Work]) -> Iterator[None]:
+def running(jobs: Sequence[Job]) -> Iterator[None]:
     """Within the block, `is_cancelled` speaks of these jobs."""
     token = _current.set(jobs)
     try:

@@ -95,11 +95,6 @@ class LocalBackend(ABC):
         load = partial(self._load_listed, spec, candidate, settings)
         return await self.pool.run(self.pool_key(spec, candidate, settings), load, call)
 
-    def preload(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Callable[[], None]:
-        """Load the model before its call if memory is free; see `ModelPool.preload`."""
-        load = partial(self._load_listed, spec, candidate, settings)
-        return self.pool.preload(self.pool_key(spec, candidate, settings), load, candidate.size)
-
     def _load_listed(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
         with listed(Activity(candidate.id)):
             return self.load(spec, candidate, settings)

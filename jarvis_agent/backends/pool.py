@@ -1,8 +1,8 @@
 """The pool of local models: loads each once, runs it in worker threads, evicts the least recently used.
 
 Each model has a queue. Its first call loads it while the others wait in the queue; no worker thread waits for
-another. Calls that wait together are computed in one batch if the model can. A model may be loaded before its
-first call, if memory is free for it. One lock guards the state, for several event loops.
+another. Calls that wait together are computed in one batch if the model can. One lock guards the state, for
+several event loops.
 """
 
 import asyncio
@@ -19,9 +19,8 @@ from weakref import WeakSet
 
 from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.devices import bytes_by_device, choosing, free_caches, is_out_of_memory
-from jarvis_agent.backends.jobs import Job, Work, closed_error, fits_in_batch, run_jobs, running
+from jarvis_agent.backends.jobs import Job, closed_error, fits_in_batch, run_jobs, running
 from jarvis_agent.core.concurrency import cancellation, run_in_daemon_thread
-from jarvis_agent.core.errors import ExpertError, describe_error
 from jarvis_agent.core.forks import fork_safe, keep_forever, renew_in_child
 
 RAM = "cpu"
@@ -35,8 +34,8 @@ Bytes = Mapping[str, int]
 class ModelEntry:
     """A model of the pool: its queue of jobs, and the expert once it is loaded.
 
-    `running` is what the worker that uses or loads it does: its jobs, or the load before the first one.
-    `placed` are its bytes by device; while it is being loaded, the bytes reserved for it on a GPU.
+    `running` are the jobs of the worker that uses or loads it. `placed` are its bytes by device; while it is
+    being loaded, the bytes reserved for it on a GPU.
     """
 
     key: Key
@@ -45,22 +44,12 @@ class ModelEntry:
     jobs: deque[Job] = field(default_factory=deque)
     expert: Expert | None = None
     placed: Bytes = field(default_factory=dict)
-    running: list[Work] = field(default_factory=list)
+    running: list[Job] = field(default_factory=list)
 
     @property
     def idle(self) -> bool:
         """Whether it is loaded and unused, so that it may be evicted."""
         return self.expert is not None and not self.running and not self.jobs
-
-    @property
-    def preloading(self) -> bool:
-        """Whether a worker is loading it before its first call."""
-        return any(not isinstance(work, Job) for work in self.running)
-
-    @property
-    def waiting(self) -> bool:
-        """Whether its calls wait for memory."""
-        return bool(self.jobs) and not self.running
 
 
 class ModelTable:
@@ -92,16 +81,15 @@ class ModelTable:
         A model is loaded beside others only if it is known to fit. Otherwise it waits until no other is being
         loaded, so that a limit is exceeded by at most one model.
         """
-        loading = self._loading()
+        loading = [other for other in self.entries.values() if other.expert is None and other.running]
         self.make_room({RAM: sum(model.size or 0 for model in (entry, *loading))})
-        return not self.over_limit(self.used()) and (not loading or self.has_room(entry.size))
-
-    def has_room(self, size: int | None) -> bool:
-        """Whether a model is known to fit beside all that is loaded or being loaded."""
-        loading = self._loading()
+        used, size = self.used(), entry.size
+        if self.over_limit(used):
+            return False
+        if not loading:
+            return True
         if size is None or any(other.size is None for other in loading):
             return False
-        used = self.used()
         expected = sum(other.size or 0 for other in loading)
         unplaced = sum(other.size or 0 for other in loading if not other.placed)
         gpus = [device for device in self.limits if device != RAM]
@@ -111,13 +99,13 @@ class ModelTable:
     def choose_gpu(self, entry: ModelEntry, limits: Bytes, size: int | None) -> str | None:
         """Reserve the GPU with the most room for `size` bytes (None: unknown); idle models make way.
 
-        Returns None if the model is larger than every limit, or would be loaded early and has no room yet.
+        Returns None if the model is larger than every limit.
         """
         self.limits.update(limits)
         entry.placed = {}
         used = self.used()
         kept = total(other.placed for other in self.entries.values() if not other.idle)
-        able = [gpu for gpu in limits if self._fits(gpu, used if entry.preloading else {}, size or 0)]
+        able = [gpu for gpu in limits if self._fits(gpu, {}, size or 0)]
         for taken in (used, kept):
             if fits := [gpu for gpu in able if self._fits(gpu, taken, size or 0)]:
                 break
@@ -147,9 +135,6 @@ class ModelTable:
         self.evicted.append(entry.expert)
         entry.expert, entry.placed = None, {}
         del self.entries[entry.key]
-
-    def _loading(self) -> list[ModelEntry]:
-        return [entry for entry in self.entries.values() if entry.expert is None and entry.running]
 
     def over_limit(self, used: Bytes) -> list[str]:
         """The devices whose limit `used` bytes exceed."""
@@ -245,27 +230,12 @@ class ModelPool:
         try:
             return await asyncio.wrap_future(job.done)
         except asyncio.CancelledError:
-            job.cancel()
+            job.cancelled = True
             if not job.done.cancel():
                 job.done.add_done_callback(lambda _: call.cleanup())
             with self._lock:
                 self._schedule()
             raise
-
-    def preload(self, key: Key, load: Callable[[], Expert], size: int | None) -> Callable[[], None]:
-        """Load a model before its first call if it fits into free memory now; returns what stops the load.
-
-        A call that waits for memory stops it too. If the load fails, the first call tries again.
-        """
-        loading = Work()
-        with self._lock:
-            entries = self._models.entries
-            # Calls come first: they find free threads, and none waits for the memory.
-            busy = sum(bool(entry.running) for entry in entries.values())
-            is_quiet = busy < self.workers // 2 and not any(entry.waiting for entry in entries.values())
-            if key not in entries and is_quiet and self._models.has_room(size):
-                self._submit(self._models.entry(key, load, size), loading, self._load_early)
-        return loading.cancel
 
     async def close(self) -> None:
         """Reject queued calls, cancel running ones, free models and threads; the pool can be used again.
@@ -297,8 +267,8 @@ class ModelPool:
 
     def _cancel_running(self) -> None:
         for entry in self._models.entries.values():
-            for work in entry.running:
-                work.cancel()
+            for job in entry.running:
+                job.cancelled = True
 
     def _stop_at_exit(self) -> None:
         """Stop the workers before the interpreter unloads the libraries that they use."""
@@ -308,44 +278,23 @@ class ModelPool:
 
     def _schedule(self) -> None:
         """Submit every job that may run now. The lock is held."""
-        entries = list(self._models.entries.values())
-        for entry in entries:
+        for entry in list(self._models.entries.values()):
             while entry.jobs and (entry.jobs[0].cancelled or self._may_start(entry)):
                 job = entry.jobs.popleft()
                 if not job.cancelled:
-                    self._submit(entry, job, self._run_next)
+                    self._submit(entry, job)
             if entry.expert is None and not (entry.jobs or entry.running):
                 self._models.entries.pop(entry.key, None)
-        if any(entry.waiting for entry in entries):
-            for entry in entries:
-                if entry.preloading and not entry.jobs:
-                    entry.running[0].cancel()
 
     def _may_start(self, entry: ModelEntry) -> bool:
         return not entry.running and (entry.expert is not None or self._models.can_load(entry))
 
-    def _submit(self, entry: ModelEntry, work: Any, run: Callable[[ModelEntry, Any], None]) -> None:
-        entry.running = [work]
+    def _submit(self, entry: ModelEntry, job: Job) -> None:
+        entry.running = [job]
         if self._threads is None:
             self._threads = WorkerThreads(self.workers)
             atexit.register(self._stop_at_exit)
-        self._threads.submit(lambda: run(entry, work))
-
-    def _load_early(self, entry: ModelEntry, loading: Work) -> None:
-        """Load a model in a worker thread before its first call, which reports a load that fails."""
-        try:
-            with running((loading,)):
-                self._load(entry)
-        except BaseException as error:
-            logger.debug("%s is not loaded before its call: %s", entry.key, describe_error(error))
-        with self._lock:
-            entry.running = []
-            if entry.expert is None:
-                entry.placed = {}
-            elif loading.cancelled and not entry.jobs:
-                self._models.evict(entry)
-            self._schedule()
-        self._free()
+        self._threads.submit(lambda: self._run_next(entry, job))
 
     def _run_next(self, entry: ModelEntry, first: Job) -> None:
         """Run a job in a worker thread, in one batch with queued ones if possible."""
@@ -388,20 +337,15 @@ class ModelPool:
         def choose(gpus: Bytes, size: int | None) -> str | None:
             with self._lock:
                 chosen = self._models.choose_gpu(entry, gpus, size)
-                if chosen is None and entry.preloading:
-                    raise ExpertError("no GPU has room for it yet")
             self._free()
             return chosen
 
         self._free()
         with choosing(choose):
-            expert = entry.load() if entry.preloading else self._with_room(entry.load)
+            expert = self._with_room(entry.load)
         placed = measure(expert, entry.size, next(iter(entry.placed), RAM))
         with self._lock:
             entry.placed, entry.size = placed, sum(placed.values())
-            if entry.preloading and not entry.jobs and self._models.over_limit(self._models.used()):
-                self._models.evicted.append(expert)
-                raise ExpertError("it is larger than was known, and does not fit yet")
             entry.expert = expert
             self._models.make_room({})
             self._schedule()

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -55,13 +55,6 @@ class TaskRunner(Protocol):
 
     async def select(self, task: Task, context: RunContext) -> Selection | None:
         """Choose the model, as soon as the task is known; None if the runner has no choice of models."""
-        ...
-
-    def preload(self, selection: Selection, settings: Settings) -> Callable[[], None] | None:
-        """Load the selected model while a task waits for its inputs; None: there is nothing to load.
-
-        The executor calls the returned function, which stops the load, when the task ends.
-        """
         ...
 
     async def run(self, selection: Selection | None, call: TaskCall) -> TaskResult:
@@ -218,8 +211,7 @@ class Executor:
             text, notes = Resource(kind="text", text=answer), ["a person gave this result"]
             result = TaskResult(task=state.task, status="ok", resources=[text], output=answer, notes=notes)
             return state.finalise(result)
-        cleanup = ExitStack()
-        selecting = asyncio.create_task(self._select(state, cleanup))
+        selecting = asyncio.create_task(self._select(state))
         try:
             needed = await self._dependencies(state)
             dead = (runs[0] for runs in needed.values() if all(run.status != "ok" for run in runs))
@@ -241,10 +233,9 @@ class Executor:
             return state.result("failed", describe_error(error))
         finally:
             selecting.cancel()
-            with cleanup:
-                await asyncio.gather(selecting, return_exceptions=True)
+            await asyncio.gather(selecting, return_exceptions=True)
 
-    async def _select(self, state: _TaskState, cleanup: ExitStack) -> None:
+    async def _select(self, state: _TaskState) -> None:
         task, name = state.task, f"model selection for {state.task.task}"
         chosen = state.selection
         if chosen is None:
@@ -253,13 +244,6 @@ class Executor:
             raise TypeError(f"{name} returned no Selection: {chosen!r}")
         state.selection = chosen
         self._emit(Event(kind="selected", seconds=self._clock(), task=task, selection=chosen))
-        if chosen is not None and not all(self._ended[i].done() for i in state.needs):
-            # If this fails, the task's own call loads the model again, and its attempt records the error.
-            try:
-                if stop := self._runner(task).preload(chosen, self._settings):
-                    cleanup.callback(stop)
-            except Exception as error:
-                logger.debug("the model of %s is not loaded early: %s", task.title, describe_error(error))
 
     async def _dependencies(self, state: _TaskState) -> dict[int, list[TaskResult]]:
         """The results of each dependency, once all its runs have ended."""

@@ -12,7 +12,7 @@ import asyncio
 import errno
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -53,7 +53,6 @@ from jarvis_agent.core.errors import (
     policy_for,
 )
 from jarvis_agent.core.notes import Note, limit_of
-from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Attempt, Candidate, Resource, Selection, Task, TaskResult
@@ -97,17 +96,6 @@ class HFTaskRunner:
         """Choose the model. Raises NoCandidateError, whose message says what would help."""
         return await self.registry.selector.select(task, self.spec, context)
 
-    def preload(self, selection: Selection, settings: Settings) -> Callable[[], None] | None:
-        """Load the chosen model while the task waits, if memory is free; returns what stops the load."""
-        chosen = selection.candidates[0] if selection.candidates else None
-        backend = self.registry.backends.get((chosen and chosen.backend) or "")
-        preload = getattr(backend, "preload", None)
-        return preload and preload(self._spec_of(selection), chosen, settings)
-
-    def _spec_of(self, selection: Selection) -> TaskSpec:
-        """The task type that runs: a selection may name a similar one."""
-        return (find_task(selection.task) if selection.task else None) or self.spec
-
     async def run(self, selection: Selection | None, call: TaskCall) -> TaskResult:
         """Run the candidates of a selection until one succeeds, as a tool run. A failure is in the result."""
         task, config = call.task, call.context.config
@@ -135,7 +123,8 @@ class HFTaskRunner:
     ) -> TaskResult:
         """`run` below an open tool run, whose config is given."""
         selection = selection or await self.select(call.task, call.context)
-        registry, spec = self.registry, self._spec_of(selection)
+        # A selection may name a similar task type.
+        registry, spec = self.registry, (find_task(selection.task or "") or self.spec)
         chain = FallbackChain(call, spec, selection, registry.backends, config, registry.fallback_on)
         return await chain.run()
 

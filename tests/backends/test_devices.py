@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +13,6 @@ from libraries import needs
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.devices import choose_device, computes_in_half, gpu_limits, pick_dtype
-from jarvis_agent.backends.jobs import is_cancelled
 from jarvis_agent.backends.pool import ModelPool, measure
 from jarvis_agent.core.errors import ExpertError
 from jarvis_agent.core.settings import Settings
@@ -119,53 +116,14 @@ async def test_a_gpu_is_overfilled_by_at_most_one_model(pool: ModelPool) -> None
     assert max(most) <= 160
 
 
-async def test_a_model_is_loaded_early_only_on_a_gpu_with_room(pool: ModelPool) -> None:
-    tried = threading.Event()
-
-    class Early(OnDevice):
-        def load(self) -> OnDevice:
-            try:
-                return super().load()
-            finally:
-                tried.set()
-
-    await put(pool, "idle", OnDevice(90))
-    for name, size, device in (("first", 60, "cuda:1"), ("second", 60, ""), ("larger than a GPU", 101, "")):
-        tried.clear()
-        model = Early(size)
-        pool.preload((name,), model.load, 1)  # smaller than it is
-        assert await asyncio.to_thread(tried.wait, 60)
-        assert (model.device, pool.used) == (device, {"cuda:0": 90, "cuda:1": 60})
-    assert await put(pool, "second", OnDevice(60)) == "cuda:0"
-
-
-async def test_a_load_before_its_call_that_is_stopped_leaves_no_claim_on_a_gpu(pool: ModelPool) -> None:
-    loading = threading.Event()
-
-    class Stopped(OnDevice):
-        def load(self) -> OnDevice:
-            super().load()
-            loading.set()
-            while not is_cancelled():
-                time.sleep(0.01)
-            raise ExpertError("stopped")
-
-    await put(pool, "idle", OnDevice(80))
-    pool.preload(("early",), Stopped(90).load, 90)
-    assert await asyncio.to_thread(loading.wait, 60)
-    assert await put(pool, "called", OnDevice(60)) == "cuda:1"
-
-
 async def test_a_failed_load_leaves_no_claim_on_a_gpu(pool: ModelPool) -> None:
     class Broken(OnDevice):
         def load(self) -> OnDevice:
             super().load()
             raise RuntimeError("damaged")
 
-    broken = Broken(90)
-    pool.preload(("broken",), broken.load, 90)
     with pytest.raises(ExpertError, match="damaged"):
-        await put(pool, "broken", broken)
+        await put(pool, "broken", Broken(90))
     assert await put(pool, "a", OnDevice(90)) == "cuda:0"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import weakref
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -445,137 +444,6 @@ async def test_a_running_call_learns_that_it_was_cancelled(pool: ModelPool) -> N
     await reached(model.ended)
 
 
-# Loads before the first call
-
-
-class Slow(Model):
-    """A model whose load waits until it is opened, and stops when it is cancelled."""
-
-    def __init__(self, nbytes: int = 1) -> None:
-        super().__init__(nbytes)
-        self.begun, self.opened, self.cancelled = threading.Event(), threading.Event(), threading.Event()
-
-    def load(self) -> Model:
-        super().load()
-        self.begun.set()
-        while not self.opened.wait(0.01):
-            if is_cancelled():
-                self.cancelled.set()
-                raise ExpertError("stopped")
-        return self
-
-
-def preload(pool: ModelPool, model: Model, name: str = "a", size: int | None = None) -> Callable[[], None]:
-    return pool.preload((name,), model.load, size or model.nbytes)
-
-
-async def test_a_model_is_loaded_before_its_call(pool: ModelPool) -> None:
-    slow = Slow()
-    stop = preload(pool, slow)
-    await reached(slow.begun)
-    call = start(pool, slow.load)
-    await asyncio.sleep(0)
-    slow.opened.set()
-    assert await call == "a"
-    stop()
-    preload(pool, slow)
-    assert (list(pool.loaded), slow.loads) == ([("a",)], 1)
-
-
-async def test_a_model_is_loaded_early_only_into_free_memory(pool: ModelPool) -> None:
-    await start(pool, Model(nbytes=40).load, "idle", size=40)
-    slow, refused = Slow(nbytes=40), Model()
-    preload(pool, slow, "slow")
-    for name, size in (("large", 21), ("unknown", None)):
-        pool.preload((name,), refused.load, size)
-    slow.opened.set()
-    assert await start(pool, slow.load, "slow", size=40) == "slow"
-    assert (list(pool.loaded), slow.loads, refused.loads) == ([("idle",), ("slow",)], 1, 0)
-
-
-async def test_a_model_that_is_larger_than_was_known_is_not_kept_before_its_call(pool: ModelPool) -> None:
-    await start(pool, Model(nbytes=60).load, "idle", size=60)
-    dropped = threading.Event()
-
-    def load() -> Model:
-        loaded = Model(nbytes=60)
-        weakref.finalize(loaded, dropped.set)
-        return loaded
-
-    pool.preload(("larger",), load, 1)
-    await reached(dropped)
-    assert pool.loaded == {("idle",): 60}
-    assert await start(pool, load, "larger", size=60) == "larger"
-
-
-async def test_half_of_the_threads_are_left_for_calls(pool: ModelPool) -> None:
-    models = [Slow() for _ in range(pool.workers)]
-    for number, model in enumerate(models):
-        preload(pool, model, str(number))
-    assert await start(pool, Model().load, "now", size=1) == "now"
-    for model in models:
-        model.opened.set()
-    await pool.close()
-    assert sum(model.loads for model in models) == pool.workers // 2
-
-
-async def test_a_call_that_needs_room_stops_a_load_that_began_before_it(pool: ModelPool) -> None:
-    slow = Slow(nbytes=60)
-    preload(pool, slow, "slow")
-    assert await start(pool, Model(nbytes=60).load, "now", size=60) == "now"
-    assert slow.cancelled.is_set()
-    assert list(pool.loaded) == [("now",)]
-
-
-async def test_nothing_is_loaded_early_while_a_call_waits_for_room(pool: ModelPool) -> None:
-    slow, small = Slow(nbytes=60), Model(nbytes=30)
-    calls = [start(pool, slow.load, "slow", size=60), start(pool, Model(nbytes=60).load, "now", size=60)]
-    await asyncio.sleep(0)
-    preload(pool, small, "small")
-    slow.opened.set()
-    assert await asyncio.gather(*calls) == ["slow", "now"]
-    assert small.loads == 0
-
-
-async def test_a_stopped_load_is_cancelled_or_its_model_dropped(pool: ModelPool) -> None:
-    slow = Slow()
-    preload(pool, slow, "slow")()
-    await reached(slow.cancelled)
-    entered, opened, dropped = threading.Event(), threading.Event(), threading.Event()
-
-    def load() -> Model:
-        entered.set()
-        assert opened.wait(60)
-        loaded = Model()
-        weakref.finalize(loaded, dropped.set)
-        return loaded
-
-    stop = pool.preload(("a",), load, 1)
-    await reached(entered)
-    stop()
-    opened.set()
-    await reached(dropped)
-    assert list(pool.loaded) == []
-
-
-async def test_the_call_reports_what_a_failed_load_before_it_did_not(
-    pool: ModelPool, caplog: pytest.LogCaptureFixture
-) -> None:
-    ended = [threading.Event(), threading.Event()]
-    waiting = iter(ended)
-
-    def load() -> Model:
-        next(waiting).set()
-        raise UnsupportedError("no weights")
-
-    pool.preload(("a",), load, 1)
-    await reached(ended[0])
-    assert not caplog.records
-    with pytest.raises(UnsupportedError, match="no weights"):
-        await start(pool, load)
-    assert ended[1].is_set()
-
-
 # Close
 
 
@@ -585,16 +453,15 @@ def model_threads() -> set[threading.Thread]:
 
 
 async def test_close_rejects_queued_calls_cancels_running_ones_and_ends_the_threads() -> None:
-    pool, others, model, slow = ModelPool(limit_bytes=100), model_threads(), Endless(), Slow()
+    pool, others, model = ModelPool(limit_bytes=100), model_threads(), Endless()
     running, waiting = start(pool, model.load), start(pool, model.load)
     await reached(model.entered)
-    preload(pool, slow, "slow")
     closing = asyncio.ensure_future(pool.close())
     for call, what in ((waiting, "not run"), (running, "stopped")):
         with pytest.raises(ExpertError, match=f"{what}: the pool was closed"):
             await call
     await closing
-    assert (list(pool.loaded), slow.cancelled.is_set()) == ([], True)
+    assert list(pool.loaded) == []
     assert model_threads() <= others
     assert await start(pool, Model().load) == "a"  # the pool can be used again
     await pool.close()

@@ -1,7 +1,6 @@
 """The executor: when tasks start, what fails with what, and how inputs are bound."""
 
 import asyncio
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,30 +42,12 @@ class EchoRunner:
         await _ready(self.choose(task))
         return Selection(model="org/echo", reason="it is the only one", chosen_by="only")
 
-    def preload(self, selection: Selection, settings: Settings) -> Callable[[], None] | None:
-        return None
-
     async def run(self, selection: Selection | None, call: TaskCall) -> TaskResult:
         self.inputs.append(dict(call.inputs))
         await _ready(self.gate(call))
         text = str(call.inputs.get("text", "done"))
         made = [Resource(kind="text", text=text)]
         return TaskResult(task=call.task, status="ok", output=text, resources=made)
-
-
-@dataclass
-class LoadingRunner(EchoRunner):
-    """Counts the loads that it has begun and stopped."""
-
-    begun: int = 0
-    stopped: int = 0
-
-    def preload(self, selection: Selection, settings: Settings) -> Callable[[], None]:
-        self.begun += 1
-        return self.stop
-
-    def stop(self) -> None:
-        self.stopped += 1
 
 
 def echo(number: int, text: Any, *dep: int) -> Task:
@@ -198,38 +179,6 @@ async def test_inputs_are_bound_by_the_kind_of_argument(store: ResourceStore, tm
         assert await bound(Arg("box", "data"), plain) == plain
     files = await bound(Arg("file", "file", many=True), ["<resource>-0", str(tmp_path / "own.txt")])
     assert [resource.path.name for resource in files] == ["made.txt", "own.txt"]
-
-
-async def test_models_of_waiting_tasks_are_loaded_early_until_the_tasks_end(
-    execute: Execute, loop_time: LoopTime, subtests: pytest.Subtests
-) -> None:
-    """That of the first task is not, since it does not wait."""
-    chain = [echo(0, "a"), echo(1, "<resource>-0", 0), echo(2, "<resource>-1", 1), echo(3, "x", 0)]
-
-    async def fail() -> None:
-        raise ValueError("no luck")
-
-    first: dict[str, Any] = {"ok": lambda: None, "skipped": fail, "failed": asyncio.Event().wait}
-    for outcome, work in first.items():
-        with subtests.test(outcome):
-            runner = LoadingRunner(lambda call, work=work: work() if call.task.id == 0 else None)  # type: ignore[misc]
-            results = await execute(*chain, runner=runner, deadline=100)
-            assert statuses(results)[1:] == [outcome] * 3
-            assert (runner.begun, runner.stopped) == (3, 3)
-
-
-async def test_a_task_runs_although_its_model_cannot_be_loaded_early(
-    execute: Execute, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.DEBUG, "jarvis_agent")
-
-    class Broken(EchoRunner):
-        def preload(self, *args: Any) -> None:
-            raise ValueError("no luck")
-
-    results = await execute(echo(0, "a"), echo(1, "<resource>-0", 0), runner=Broken())
-    assert statuses(results) == ["ok", "ok"]
-    assert "no luck" in caplog.text
 
 
 def result_of(name: str, *resources: Resource, number: int = 0) -> TaskResult:

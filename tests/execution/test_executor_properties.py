@@ -87,9 +87,6 @@ class ScriptedRunner:
             raise behaviour.error("it failed")
         return None
 
-    def preload(self, *args: Any) -> None:
-        raise AssertionError("without a model there is nothing to load")
-
     async def run(self, selection: Selection | None, call: TaskCall) -> Any:
         number, behaviour = call.task.id, self.behaviours[call.task.id]
         assert self.needs[number] <= self.done, "it ran before its dependencies had succeeded"
@@ -239,9 +236,6 @@ class MakingRunner:
 
     async def select(self, task: Task, context: RunContext) -> Selection | None:
         return None
-
-    def preload(self, *args: Any) -> None:
-        raise AssertionError("without a model there is nothing to load")
 
     async def run(self, selection: Selection | None, call: TaskCall) -> TaskResult:
         number, run = origin(call.task.id)
