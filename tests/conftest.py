@@ -139,15 +139,6 @@ def _no_network() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _closed_circuits() -> Iterator[None]:
-    """Close the circuit breaker after each test."""
-    from jarvis_agent.backends import circuit_breaker
-
-    yield
-    circuit_breaker._failures.clear()
-
-
-@pytest.fixture(autouse=True)
 def _restored_environment() -> Iterator[None]:
     """Restore environment variables."""
     before = dict(os.environ)

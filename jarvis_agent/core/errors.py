@@ -15,7 +15,6 @@
         ├── TransientError                retried (503, dropped connection, timeout)
         │   └── RateLimitedError          retried after `retry_after` seconds
         ├── AttemptTimeoutError           an attempt timed out
-        ├── CircuitOpenError              it failed repeatedly, and is not asked for a while
         ├── OutOfMemoryError              the model does not fit; a smaller one may
         ├── UnsupportedError              this expert cannot do this; another one may
         ├── BadInputError                 the input is at fault; no other candidate is tried
@@ -176,10 +175,6 @@ class AttemptTimeoutError(ExpertError):
     """An attempt timed out."""
 
 
-class CircuitOpenError(ExpertError):
-    """The expert was not asked, since it failed repeatedly (see backends.circuit_breaker)."""
-
-
 class OutOfMemoryError(ExpertError):
     """The model does not fit into the memory of the device."""
 
@@ -203,21 +198,17 @@ class ErrorPolicy:
     Attributes:
         retry: whether the same candidate is tried again, after a backoff or the pause that it asks for.
         fallback: which of the remaining candidates are tried next.
-        trips_breaker: whether it counts as a failure for backends.circuit_breaker.
     """
 
     retry: bool = False
     fallback: Literal["all", "smaller", "none"] = "all"
-    trips_breaker: bool = False
 
 
 ERROR_POLICIES: dict[type[JarvisError], ErrorPolicy] = {
     JarvisError: ErrorPolicy(),
     InputError: ErrorPolicy(fallback="none"),
     NoCandidateError: ErrorPolicy(fallback="none"),
-    TransientError: ErrorPolicy(retry=True, trips_breaker=True),
-    RateLimitedError: ErrorPolicy(retry=True),
-    AttemptTimeoutError: ErrorPolicy(trips_breaker=True),
+    TransientError: ErrorPolicy(retry=True),
     OutOfMemoryError: ErrorPolicy(fallback="smaller"),
     BadInputError: ErrorPolicy(fallback="none"),
     AllCandidatesFailedError: ErrorPolicy(fallback="none"),

@@ -29,7 +29,6 @@ from pydantic import TypeAdapter
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 from tenacity.wait import wait_random_exponential
 
-from jarvis_agent.backends import circuit_breaker
 from jarvis_agent.backends.base import Backend, Call
 from jarvis_agent.backends.outputs.adapters import adapt
 from jarvis_agent.core.concurrency import run_with_timeout
@@ -242,7 +241,7 @@ class FallbackChain:
         return output, resources
 
     async def _run_attempt(self, call: Call, seconds: float) -> tuple[Any, list[Resource]]:
-        """Run one attempt. It is recorded however it ends, also if the circuit is open."""
+        """Run one attempt. It is recorded however it ends."""
         clock, model, task = self.task_call.context.clock, call.candidate, self.spec.name
         started = clock()
         backend_name = model.backend or ""
@@ -255,8 +254,7 @@ class FallbackChain:
         try:
             if backend is not None and not runs_here(backend, model):
                 self.task_call.context.reserve_hosted(task, model.id)
-            async with circuit_breaker.count_failures((backend_name, model.id)):
-                result = await self._run_in_time(call, seconds)
+            result = await self._run_in_time(call, seconds)
         except JarvisError as failure:
             error, error_class = failure.note, failure.kind
             raise

@@ -44,7 +44,7 @@ CREATE TABLE IF NOT EXISTS rated_results (
 _KEPT_DAYS = 30
 
 _NOT_OF_THE_MODEL = {
-    "BadInputError", "BudgetError", "CircuitOpenError", "ConfigError", "DeadlineError", "ForbiddenError",
+    "BadInputError", "BudgetError", "ConfigError", "DeadlineError", "ForbiddenError",
     "InputError", "MissingExtraError", "RateLimitedError", "UnsupportedError",
 }  # fmt: skip
 """Errors that say nothing about a model."""

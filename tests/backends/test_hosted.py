@@ -13,7 +13,6 @@ import pytest
 from hosting import B64_IMAGE, LABELS, SETTINGS, call_of, candidate, run
 from waiting import until
 
-from jarvis_agent.backends import circuit_breaker
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.hosted.inference_providers import HostedBackend, Serving
 from jarvis_agent.backends.http_errors import retry_after
@@ -172,21 +171,6 @@ async def test_the_next_provider_is_called_after_a_failure_until_all_have_failed
         await run(call_of("text-to-image", tmp_path, model, text="a cat"))
     for part in ("together answered 503: down", "nscale: it does not have the model", "no-such-provider"):
         assert part in str(caught.value)
-
-
-async def test_a_provider_that_keeps_failing_is_skipped_for_every_model(
-    hub: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hub.answer("/together/", status=503, body={"error": "down"})
-    hub.answer("/nscale/", body=IMAGES)
-    monkeypatch.setattr(circuit_breaker, "MAX_FAILURES", 2)
-    for name in ("one", "two", "three"):
-        hub.add_model(f"org/{name}", pipeline_tag="text-to-image", providers={"together": {}, "nscale": {}})
-        model = candidate("text-to-image", "together", "nscale").model_copy(update={"id": f"org/{name}"})
-        call = call_of("text-to-image", tmp_path, model, text="a cat")
-        assert (await HostedBackend(SETTINGS).run(call)).size == (4, 3)
-    called = [request.path.split("/")[1] for request in hub.requests if request.method == "POST"]
-    assert called == ["together", "nscale", "together", "nscale", "nscale"]
 
 
 async def test_silent_providers_share_a_tasks_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

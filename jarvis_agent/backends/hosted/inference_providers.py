@@ -21,7 +21,6 @@ from urllib.parse import urlsplit
 
 from langchain_core.messages.utils import convert_to_openai_messages
 
-from jarvis_agent.backends import circuit_breaker
 from jarvis_agent.backends.base import Call, labels_of, sentences_of
 from jarvis_agent.backends.chat_model import user_message
 from jarvis_agent.backends.http_errors import combine_errors, expert_error, reply_timeout
@@ -101,8 +100,7 @@ class HostedBackend:
         for serving in servings:
             share = (ends - clock()) * (1 if serving is servings[-1] else 2 / 3)
             try:
-                async with circuit_breaker.count_failures((self.name, serving.provider)):
-                    return await self._call(serving, call, share)
+                return await self._call(serving, call, share)
             except BadInputError:
                 raise
             except ExpertError as error:

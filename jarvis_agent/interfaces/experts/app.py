@@ -15,7 +15,6 @@ from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.responses import JSONResponse, Response
 
 from jarvis_agent import __version__
-from jarvis_agent.backends import circuit_breaker
 from jarvis_agent.backends.base import Backend, Call
 from jarvis_agent.backends.expert_server import NODE, STATUSES
 from jarvis_agent.backends.local import LocalBackend
@@ -129,8 +128,7 @@ class ExpertRunner:
         }
         model = model.model_copy(update={"metadata": metadata})
         call = Call(spec, model, inputs, store.directory.new_path, settings)
-        async with circuit_breaker.count_failures((backend.name, model.id)):
-            raw = await backend.run(call)
+        raw = await backend.run(call)
         # The calls of the models that are loaded are counted.
         key, loaded = backend.pool_key(spec, model, self.settings), self._pool.loaded
         row = self._rows.setdefault(key, {"model": model.id, "backend": backend.name, "calls": 0})
