@@ -9,14 +9,11 @@ import yaml
 ROOT = Path(__file__).parents[1]
 
 
-def test_it_starts_both_applications_with_the_pinned_ray() -> None:
+def test_it_starts_the_experts_with_the_pinned_ray() -> None:
     """The schema is KubeRay's of RayService v1 (ray-project/kuberay, feeaf72), less what we do not use."""
     manifest = yaml.safe_load((ROOT / "examples" / "kuberay.yaml").read_text("utf-8"))
     jsonschema.validate(manifest, json.loads((ROOT / "tests/data/rayservice_schema.json").read_text("utf-8")))
-    served = yaml.safe_load(manifest["spec"]["serveConfigV2"])["applications"]
-    assert [one["import_path"] for one in served] == [
-        "jarvis_agent.interfaces.experts:cluster",
-        "jarvis_agent.interfaces.ray:app",
-    ]
+    (served,) = yaml.safe_load(manifest["spec"]["serveConfigV2"])["applications"]
+    assert served["import_path"] == "jarvis_agent.interfaces.experts:cluster"
     version = manifest["spec"]["rayClusterConfig"]["rayVersion"]
     assert f"\nray=={version}\n" in (ROOT / "constraints.txt").read_text("utf-8")

@@ -11,7 +11,6 @@ import pytest
 import yaml
 from doc_blocks import blocks_of
 from expert_servers import command_backend, command_call, environment, free_port, said, with_retries
-from postgres import INSTALLED
 from small_agents import picture
 from waiting import until
 
@@ -33,9 +32,7 @@ def port() -> int:
 
 
 @pytest.fixture(scope="module")
-def cluster(
-    request: pytest.FixtureRequest, port: int, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Any]:
+def cluster(port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A head and a second node, with a CPU each."""
     from ray import serve
     from ray.cluster_utils import Cluster
@@ -43,9 +40,6 @@ def cluster(
     packages = environment(tmp_path_factory.mktemp("packages"))
     variables = {
         "JARVIS_API_KEYS": KEY,
-        "JARVIS_CHECKPOINTS": request.getfixturevalue("postgres_server").new_database() if INSTALLED else "",
-        "JARVIS_MODEL": "none",
-        "JARVIS_OUTPUT_DIR": str(tmp_path_factory.mktemp("outputs")),
         **{name: packages[name] for name in ("JARVIS_MODELS_FILE", "PYTHONPATH")},
         # By default Ray's workers yield to all other work, and a proxy that takes 15 s to start is ended.
         "RAY_worker_niceness": "0",
@@ -165,54 +159,6 @@ def test_the_documented_file_has_the_named_classes_or_those_that_fit_a_node(
     shown = httpx.get(f"http://127.0.0.1:{port}/documented/models", headers=headers).json()
     assert [one["memory_gb"] for one in shown["classes"]] == classes
     serve.delete("documented")
-
-
-@pytest.mark.skipif(INSTALLED is None, reason="PostgreSQL is not installed")
-def test_any_replica_of_the_agents_server_answers_for_a_run_and_continues_a_thread(
-    cluster: Any, port: int, tmp_path: Path
-) -> None:
-    from ray import serve
-
-    from jarvis_agent.interfaces.ray import app as server
-
-    serve.run(server, name="server", route_prefix="/")
-    headers = {"Authorization": f"Bearer {KEY}"}
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=60) as client:
-
-        def image_of(text: str, *files: str) -> str:
-            """What a run takes as its image, after all replicas agree on the run."""
-            asked = {"input": text, "thread": "one", "files": files}
-            at = f"/runs/{client.post('/runs', json=asked).json()['id']}"
-            assert "status" in client.get(f"{at}/events").text
-            found = [client.get(at).json() for _ in range(20)]
-            assert found == found[:1] * 20
-            (result,) = found[0]["run"]["results"]
-            assert result["status"] == "ok"
-            return str(result["task"]["args"]["image"])
-
-        assert client.get("/runs", headers={"Authorization": "Bearer no"}).status_code == 401
-        with picture(tmp_path / "a.jpg").open("rb") as file:
-            name = client.post("/files", files={"file": file}).json()["name"]
-        assert image_of("Find the edges in the picture", name) == name
-        for _ in range(3):
-            assert image_of("Make a canny edge image of it.").endswith("-control.png")
-    (deployment,) = serve.status().applications["server"].deployments.values()
-    assert deployment.replica_states == {"RUNNING": 2}
-    serve.delete("server")
-
-
-@pytest.mark.parametrize("missing", ["JARVIS_CHECKPOINTS", "JARVIS_API_KEYS", "JARVIS_OUTPUT_DIR"])
-def test_the_server_does_not_start_without_what_its_replicas_share(
-    missing: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    from jarvis_agent.interfaces.ray import make_app
-
-    monkeypatch.setenv("JARVIS_CHECKPOINTS", "postgresql://127.0.0.1/none")
-    monkeypatch.setenv("JARVIS_API_KEYS", "key")
-    monkeypatch.setenv("JARVIS_OUTPUT_DIR", str(tmp_path))
-    monkeypatch.delenv(missing)
-    with pytest.raises(ConfigError, match=missing):
-        make_app()
 
 
 def test_the_expert_server_does_not_start_without_keys(monkeypatch: pytest.MonkeyPatch) -> None:
