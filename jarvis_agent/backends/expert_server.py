@@ -67,19 +67,6 @@ _CONNECT_S = 5.0
 _tls = cache(ssl.create_default_context)
 
 
-class AbsentError(TransientError):
-    """The expert server at an address cannot be reached."""
-
-    def __init__(self, address: str, error: Exception) -> None:
-        port = httpx.URL(address).port
-        option = f" --port {port}" if port else ""
-        super().__init__(
-            f"the expert server {address} cannot be reached",
-            detail=error,
-            advice=f"start it with `jarvis experts{option}`, or unset JARVIS_EXPERTS",
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class ExpertServer:
     """An expert server at an address."""
@@ -90,7 +77,7 @@ class ExpertServer:
     async def run(self, call: Call) -> Result:
         """Run a call, and cancel it with its caller.
 
-        Raises AbsentError; TransientError: the server was lost, or silent for too long; JarvisError: the call
+        TransientError: the server cannot be reached, was lost, or silent for too long. JarvisError: the call
         failed there, or was refused.
         """
         model, seconds = call.candidate, reply_timeout(call.settings)
@@ -103,7 +90,7 @@ class ExpertServer:
             async with httpx.AsyncClient(verify=_tls(), timeout=limits, trust_env=False) as client:
                 response = await client.post(url, content=body, params=query, headers=headers)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise AbsentError(self.address, error) from error
+            raise self._absence(error) from error
         except httpx.HTTPError as error:
             what = f"the expert server {self.address} was lost, or silent for {seconds:g} s"
             raise TransientError(what, detail=describe_error(error)) from error
@@ -120,7 +107,7 @@ class ExpertServer:
                 f"{self.address}/models", headers=self._headers(), timeout=_CONNECT_S, trust_env=False
             )
         except httpx.HTTPError as error:
-            raise AbsentError(self.address, error) from error
+            raise self._absence(error) from error
         if not response.is_success:
             raise self._refusal(response)
         status: dict[str, Any] = response.json()
@@ -128,6 +115,15 @@ class ExpertServer:
 
     def _headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.key}"} if self.key else {}
+
+    def _absence(self, error: Exception) -> TransientError:
+        port = httpx.URL(self.address).port
+        option = f" --port {port}" if port else ""
+        return TransientError(
+            f"the expert server {self.address} cannot be reached",
+            detail=error,
+            advice=f"start it with `jarvis experts{option}`, or unset JARVIS_EXPERTS",
+        )
 
     def _refusal(self, response: httpx.Response) -> JarvisError:
         try:

@@ -30,7 +30,6 @@ from jarvis_agent import JarvisAgent
 from jarvis_agent.backends.algorithms.backend import AlgorithmsBackend
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.expert_server import (
-    AbsentError,
     ExpertServer,
     RemoteBackend,
     write_request,
@@ -45,6 +44,7 @@ from jarvis_agent.core.errors import (
     ExpertError,
     JarvisError,
     RateLimitedError,
+    TransientError,
     UnsupportedError,
     policy_for,
 )
@@ -256,7 +256,7 @@ async def test_a_server_that_is_not_there_is_named_with_the_command_that_starts_
     port = free_port()
     absent = ExpertServer(f"http://127.0.0.1:{port}")
     with pytest.raises(
-        AbsentError, match=rf"127\.0\.0\.1:{port} cannot be reached.*`jarvis experts --port {port}`"
+        TransientError, match=rf"127\.0\.0\.1:{port} cannot be reached.*`jarvis experts --port {port}`"
     ):
         await command_backend(absent).run(command_call("echo"))
 
