@@ -6,7 +6,6 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, ClassVar
@@ -92,12 +91,12 @@ class LocalBackend(ABC):
         """Run the model, loaded once for each folder, device and trust level, in a worker thread."""
         spec, candidate, settings = call.spec, call.candidate, call.settings
         await asyncio.to_thread(check_task_limits, spec.name, call.inputs)
-        load = partial(self._load_listed, spec, candidate, settings)
-        return await self.pool.run(self.pool_key(spec, candidate, settings), load, call)
 
-    def _load_listed(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
-        with listed(Activity(candidate.id)):
-            return self.load(spec, candidate, settings)
+        def load() -> Expert:
+            with listed(Activity(candidate.id)):
+                return self.load(spec, candidate, settings)
+
+        return await self.pool.run(self.pool_key(spec, candidate, settings), load, call)
 
     def pool_key(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> tuple[str, ...]:
         """What tells loaded models apart."""

@@ -13,6 +13,7 @@ import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeVar
 from weakref import WeakSet
@@ -279,22 +280,18 @@ class ModelPool:
     def _schedule(self) -> None:
         """Submit every job that may run now. The lock is held."""
         for entry in list(self._models.entries.values()):
-            while entry.jobs and (entry.jobs[0].cancelled or self._may_start(entry)):
+            while entry.jobs and entry.jobs[0].cancelled:
+                entry.jobs.popleft()
+            is_waiting = bool(entry.jobs) and not entry.running
+            if is_waiting and (entry.expert is not None or self._models.can_load(entry)):
                 job = entry.jobs.popleft()
-                if not job.cancelled:
-                    self._submit(entry, job)
+                entry.running = [job]
+                if self._threads is None:
+                    self._threads = WorkerThreads(self.workers)
+                    atexit.register(self._stop_at_exit)
+                self._threads.submit(partial(self._run_next, entry, job))
             if entry.expert is None and not (entry.jobs or entry.running):
                 self._models.entries.pop(entry.key, None)
-
-    def _may_start(self, entry: ModelEntry) -> bool:
-        return not entry.running and (entry.expert is not None or self._models.can_load(entry))
-
-    def _submit(self, entry: ModelEntry, job: Job) -> None:
-        entry.running = [job]
-        if self._threads is None:
-            self._threads = WorkerThreads(self.workers)
-            atexit.register(self._stop_at_exit)
-        self._threads.submit(lambda: self._run_next(entry, job))
 
     def _run_next(self, entry: ModelEntry, first: Job) -> None:
         """Run a job in a worker thread, in one batch with queued ones if possible."""

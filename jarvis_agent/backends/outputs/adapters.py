@@ -222,15 +222,6 @@ def transcript(raw: Any, call: Call) -> Adapted:
     return Adapted(output, value)
 
 
-def spoken_text(raw: Any, call: Call) -> Adapted:
-    """{generated_text}, and under `audio` the spoken answer if the model speaks."""
-    value = find_text(raw, "generated_text", "text")
-    if not isinstance(raw, Mapping) or raw.get("audio") is None:
-        return Adapted({"generated_text": value}, value)
-    spoken = media.sound(raw, call)
-    return Adapted({"generated_text": value, "audio": spoken.output}, value, spoken.files)
-
-
 def _single(value: Any) -> Any:
     """A value, also from a list of one."""
     value = to_list(value)
@@ -349,7 +340,6 @@ ADAPTERS: dict[str, Adapter] = {
     "visual-question-answering": answers,
     "document-question-answering": answers,
     "visual-document-retrieval": pages,
-    "any-to-any": spoken_text,
     "tabular-classification": predicted_rows(_Label, _counts),
     "tabular-regression": predicted_rows(_Number, _range),
     "time-series-forecasting": forecast,

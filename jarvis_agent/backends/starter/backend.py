@@ -327,10 +327,8 @@ class StarterBackend(LocalBackend):
         model = STARTERS[candidate.id]
         if any(find_spec(module) is None for module in model.needs):
             return str(model.missing)
-        downloadable = bool(model.revision) and candidate.metadata.get("downloadable", True)
-        if not downloadable and find_weights(model) is None:
-            return str(model.missing)
-        return None
+        is_available = may_download(model, self.settings) or find_weights(model) is not None
+        return None if is_available else str(model.missing)
 
     def key(self, spec: TaskSpec, candidate: Candidate) -> tuple[str, ...]:
         """One loaded model serves all of its tasks."""

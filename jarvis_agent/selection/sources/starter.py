@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from typing import ClassVar
 
 from jarvis_agent.backends.algorithms.backend import ALGORITHMS
-from jarvis_agent.backends.starter.backend import STARTERS, find_weights, may_download
+from jarvis_agent.backends.starter.backend import STARTERS, find_weights
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
@@ -58,5 +58,4 @@ class StarterSource:
                     license=model.license,
                     languages=model.languages,
                     traits=(*model.traits, *([BY_SIMILARITY] if spec.name in _BY_SIMILARITY else [])),
-                    metadata={"downloadable": may_download(model, self.settings)},
                 )
