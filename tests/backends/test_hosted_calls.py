@@ -128,17 +128,6 @@ async def test_a_provider_is_told_the_weights_of_an_adapter(hub: HubDouble, tmp_
     assert request.json["loras"][0]["path"].endswith("org/model/resolve/main/ink.safetensors")
 
 
-async def test_a_provider_may_name_a_task_otherwise_than_the_client(
-    hub: HubDouble, tmp_path: Path, files: dict[str, Resource]
-) -> None:
-    task = "image-text-to-image"
-    hub.add_model("org/model", pipeline_tag=task, providers={"replicate": {"task": task}})
-    hub.answer("/replicate/", body={"output": f"{hub.url}/files/a.png"})
-    hub.answer("/files/a.png", body=png((8, 6)))
-    model = candidate(task, "replicate", metadata={"providers": {"replicate": task}})
-    assert (await run(call_of(task, tmp_path, model, text="in oil", image=files["image"]))).size == (8, 6)
-
-
 async def test_videos_are_written_to_files(hub: HubDouble, tmp_path: Path) -> None:
     hub.add_model("org/model", pipeline_tag="text-to-video", providers={"novita": {}})
     hub.answer("/novita/", body={"video": {"video_url": f"{hub.url}/files/v.mp4"}})
@@ -182,7 +171,6 @@ async def test_text_is_generated_by_completion_or_by_chat_as_the_provider_offers
         ("text-generation", "text-generation", words, {"choices": [{"text": "hello there"}]}),
         ("text-generation", "conversational", words, CHAT),
         ("image-text-to-text", "conversational", {**words, "image": files["image"]}, CHAT),
-        ("image-text-to-text", "image-text-to-text", {**words, "image": files["image"]}, CHAT),
     ):
         with subtests.test(task, offered=offered):
             _common._fetch_inference_provider_mapping.cache_clear()

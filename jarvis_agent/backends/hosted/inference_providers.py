@@ -262,31 +262,12 @@ async def run_call(client: AsyncInferenceClient, task: str, call: Call) -> Any:
     """The raw output of a client's provider for a call; `task` is that at the provider."""
     row = CALLS[task]
     try:
-        if task in _CLIENT_TASKS and client.model == call.candidate.id:
-            _rename_task(client, task)
         async with client:
             method = getattr(client, row.method or task.replace("-", "_"))
             reply = await method(**{**_arguments(row, call), **_options(method, call)})
         return row.finish(reply, call)
     finally:
         call.cleanup()
-
-
-_CLIENT_TASKS = {
-    "image-text-to-image": "image-to-image",
-    "image-text-to-text": "conversational",
-    "image-text-to-video": "image-to-video",
-}
-"""Tasks of providers that the client has under another name only, which it would refuse."""
-
-
-def _rename_task(client: AsyncInferenceClient, task: str) -> None:
-    """Rename a task in what the client keeps of its model's look-up."""
-    from huggingface_hub.inference._providers._common import _fetch_inference_provider_mapping
-
-    for served in _fetch_inference_provider_mapping(str(client.model)):
-        if (served.provider, served.task) == (client.provider, task):
-            served.task = _CLIENT_TASKS[task]
 
 
 def _options(method: Callable[..., Any], call: Call) -> dict[str, Any]:

@@ -34,11 +34,11 @@ OWN_CATEGORIES = frozenset({"control", "media", "tool"})
 _BYTES_OF_DTYPE = {"F64": 8, "I64": 8, "F32": 4, "I32": 4, "F16": 2, "BF16": 2, "I16": 2}
 _PROVIDER_TASKS = {
     "text-generation": {"text-generation", "conversational"},
-    "image-text-to-text": {"image-text-to-text", "conversational"},
-    "image-text-to-image": {"image-text-to-image", "image-to-image"},
-    "image-text-to-video": {"image-text-to-video", "image-to-video"},
+    "image-text-to-text": {"conversational"},
+    "image-text-to-image": {"image-to-image"},
+    "image-text-to-video": {"image-to-video"},
 }
-"""The task names of providers where they differ from those of the Hub."""
+"""The task names of providers where those that huggingface_hub calls differ from the Hub's."""
 
 logger = logging.getLogger(__name__)
 
