@@ -57,6 +57,9 @@ _ERRORS = {status: kind for kind, status in reversed(STATUSES.items())}
 NODE = "x-served-by"
 """The header that names the node of a cluster."""
 
+_MODEL = "serve-multiplexed-model-id"
+"""The header by which Ray Serve finds a replica that has the model."""
+
 _ADVICE = {
     401: "set JARVIS_EXPERTS_KEY to one of its API keys",
     413: "its JARVIS_MAX_FILE_BYTES is the limit",
@@ -84,7 +87,7 @@ class ExpertServer:
         name = f"{model.id}@{model.revision}" if model.revision else model.id
         url = f"{self.address}/models/{quote(name)}/pipeline/{call.spec.name}"
         body, mime, query = await asyncio.to_thread(write_request, call)
-        headers = {"Content-Type": mime, **self._headers()}
+        headers = {"Content-Type": mime, _MODEL: quote(name, safe="/@"), **self._headers()}
         limits = httpx.Timeout(seconds, connect=_CONNECT_S)
         try:
             async with httpx.AsyncClient(verify=_tls(), timeout=limits, trust_env=False) as client:

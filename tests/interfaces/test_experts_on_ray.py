@@ -15,8 +15,8 @@ from small_agents import picture
 from waiting import until
 
 from jarvis_agent.backends.expert_server import ExpertServer, RemoteBackend
-from jarvis_agent.core.errors import BadInputError, ConfigError, OutOfMemoryError, TransientError
-from jarvis_agent.core.types import Attempt, Candidate
+from jarvis_agent.core.errors import BadInputError, ConfigError, UnsupportedError
+from jarvis_agent.core.types import Attempt
 
 pytestmark = pytest.mark.cluster
 ray = pytest.importorskip("ray")
@@ -55,7 +55,7 @@ def cluster(port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any
         serve.start(http_options={"port": port})
         from jarvis_agent.interfaces.experts import cluster as application
 
-        serve.run(application({}), name="experts", route_prefix="/experts")
+        serve.run(application, name="experts", route_prefix="/experts")
         yield cluster
         ray.shutdown()
         cluster.shutdown()
@@ -93,8 +93,8 @@ async def test_an_error_of_a_model_keeps_its_class(backend: RemoteBackend) -> No
         await backend.run(command_call("fail BadInputError not like this"))
 
 
-async def test_a_model_too_large_for_every_class_fails_at_once_and_names_them(backend: RemoteBackend) -> None:
-    with pytest.raises(OutOfMemoryError, match=r"needs 10\.0 GB.*classes of 2 GB, 4 GB"):
+async def test_a_model_too_large_for_the_memory_of_a_replica_is_refused(backend: RemoteBackend) -> None:
+    with pytest.raises(UnsupportedError, match="5,000,000,000 bytes are more than the 2,000,000,000"):
         await backend.run(command_call("echo", "org/large"))
 
 
@@ -124,7 +124,7 @@ async def test_two_hundred_calls_at_once_are_answered(backend: RemoteBackend) ->
 async def test_a_killed_replica_is_replaced_its_call_repeated(backend: RemoteBackend, tmp_path: Path) -> None:
     done = await with_retries(backend, f"die {tmp_path / 'died'}", [])
     assert done.error is None
-    assert "lost the replica" in str(done.attempts[0].error)
+    assert "answers 5" in str(done.attempts[0].error)
 
 
 async def test_a_lost_node_costs_no_call(cluster: Any, backend: RemoteBackend, tmp_path: Path) -> None:
@@ -138,54 +138,23 @@ async def test_a_lost_node_costs_no_call(cluster: Any, backend: RemoteBackend, t
     (tmp_path / "go").touch()
     done = await asyncio.gather(*running)
     assert [one.error for one in done] == [None] * 20
-    assert "lost the replica" in str([one for one in attempts if len(one) > 1])
+    assert any(len(one) > 1 for one in attempts)
 
 
-@pytest.mark.parametrize(("comment", "classes"), [("# args", [2, 4]), ("args", [8])])
-def test_the_documented_file_has_the_named_classes_or_those_that_fit_a_node(
-    cluster: Any, port: int, comment: str, classes: list[float]
-) -> None:
+def test_the_documented_file_configures_the_deployment(cluster: Any) -> None:
     from ray import serve
     from ray.serve.schema import ServeDeploySchema
 
     (block,) = (block for block in blocks_of(ROOT / "docs" / "scaling.md") if block.lang == "yaml")
-    written = yaml.safe_load(block.code.replace("# args", comment))
-    (served,) = ServeDeploySchema.model_validate(written).applications
+    (served,) = ServeDeploySchema.model_validate(yaml.safe_load(block.code)).applications
     module, _, name = served.import_path.partition(":")
-    serve.run(
-        getattr(import_module(module), name)(served.args), name="documented", route_prefix="/documented"
-    )
-    headers = {"Authorization": f"Bearer {KEY}"}
-    shown = httpx.get(f"http://127.0.0.1:{port}/documented/models", headers=headers).json()
-    assert [one["memory_gb"] for one in shown["classes"]] == classes
-    serve.delete("documented")
+    assert isinstance(getattr(import_module(module), name), serve.Application)
+    assert [row.name for row in served.deployments] == [*serve.status().applications["experts"].deployments]
 
 
 def test_the_expert_server_does_not_start_without_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    from jarvis_agent.interfaces.experts.ray_serve import ExpertIngress
+    from jarvis_agent.interfaces.experts.ray_serve import ExpertReplica
 
     monkeypatch.delenv("JARVIS_API_KEYS", raising=False)
     with pytest.raises(ConfigError, match="JARVIS_API_KEYS"):
-        ExpertIngress([]).__serve_build_asgi_app__()
-
-
-@pytest.mark.parametrize(
-    ("size", "on_gpu", "chosen"),
-    [(None, False, "2gb"), (10**9, True, "2gb-gpu"), (2 * 10**9, True, "4gb"), (2 * 10**9, False, "4gb")],
-)
-def test_the_smallest_class_is_chosen_with_a_gpu_if_used(size: int | None, on_gpu: bool, chosen: str) -> None:
-    from jarvis_agent.interfaces.experts.ray_serve import SizeClass, choose_size
-
-    sizes = [SizeClass(memory_gb=4), SizeClass(memory_gb=2), SizeClass(memory_gb=2, gpus=0.125)]
-    model = Candidate(id="org/model", task="text-generation", size=size)
-    found = choose_size(sizes, model, on_gpu=on_gpu)
-    assert found.name == f"experts-{chosen}"
-
-
-def test_a_node_without_memory_is_not_taken_for_a_lost_one() -> None:
-    from ray import exceptions
-
-    from jarvis_agent.interfaces.experts.ray_serve import explain_error
-
-    assert type(explain_error(exceptions.OutOfMemoryError("the node runs low"))) is OutOfMemoryError
-    assert type(explain_error(exceptions.ActorDiedError())) is TransientError
+        ExpertReplica.__new__(ExpertReplica).__serve_build_asgi_app__()
