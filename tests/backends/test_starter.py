@@ -84,8 +84,8 @@ def hub(hub: HubDouble, changed: Change) -> HubDouble:
     return hub
 
 
-def backend() -> StarterBackend:
-    return StarterBackend(OFFLINE, ModelPool(limit_bytes=1))
+def backend(settings: Settings = OFFLINE) -> StarterBackend:
+    return StarterBackend(settings, ModelPool(limit_bytes=1))
 
 
 async def listed(task: str, settings: Settings = OFFLINE) -> list[Candidate]:
@@ -95,7 +95,7 @@ async def listed(task: str, settings: Settings = OFFLINE) -> list[Candidate]:
 async def reason(task: str, settings: Settings = OFFLINE) -> str | None:
     """Why the starter model of a task cannot run."""
     (candidate,) = await listed(task, settings)
-    return backend().unsupported_reason(TASKS[task], candidate)
+    return backend(settings).unsupported_reason(TASKS[task], candidate)
 
 
 def test_every_row_names_tasks_readers_and_extras_that_exist() -> None:
