@@ -40,7 +40,7 @@ from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.core.types import Resource
 from jarvis_agent.interfaces.common.uploads_and_outputs import PublicNames
 from jarvis_agent.interfaces.mcp import run_http, run_stdio
-from jarvis_agent.interfaces.mcp.server import Session, _working_directory, make_http_app
+from jarvis_agent.interfaces.mcp.server import McpWorkspace, _working_directory, make_http_app
 from jarvis_agent.testing import ScriptedLLM
 
 with suppress_langchain_beta_warning():
@@ -187,15 +187,13 @@ async def test_stdout_carries_the_protocol_alone_and_a_cancelled_call_ends(tmp_p
 
 @both_eras
 async def test_over_http_a_client_reads_what_it_made_and_nothing_else(tmp_path: Path, era: str) -> None:
-    """The other client has another key, or only another session."""
     agent = agent_of(tmp_path / "out", allowed_dirs=(tmp_path,), max_file_bytes=1_000_000)
     secret = tmp_path / "secret.jpg"
     shutil.copy(CAT, secret)
-    keys = ("one", "two") if era == "auto" else ("", "")
     async with (
-        serving(agent, *filter(None, keys)) as url,
-        connected(url, keys[0], era) as client,
-        connected(url, keys[1], era) as other,
+        serving(agent, "one", "two") as url,
+        connected(url, "one", era) as client,
+        connected(url, "two", era) as other,
     ):
         drawn = await client.call_tool("canny-control", {"image": DATA})
         assert [block.type for block in drawn.content] == ["text", "image"]
@@ -215,7 +213,7 @@ async def test_over_http_a_client_reads_what_it_made_and_nothing_else(tmp_path: 
 
         assert (await other.list_resources()).resources == []
         for uri in (made.uri, secret.as_uri(), "file:///etc/passwd", "jarvis:x"):
-            with pytest.raises(MCPError, match="no file of this session") as caught:
+            with pytest.raises(MCPError, match="no file of yours") as caught:
                 await other.read_resource(uri)
             assert (caught.value.code, list(caught.value.data)) == (-32602, ["uri"])
         foreign = [str(path) for path in (tmp_path / "out" / "mcp").rglob("*canny*.png")]
@@ -233,9 +231,7 @@ async def test_over_http_a_client_reads_what_it_made_and_nothing_else(tmp_path: 
 
 
 @both_eras
-async def test_over_http_two_connections_of_a_key_share_files_if_the_client_opens_no_session(
-    tmp_path: Path, era: str
-) -> None:
+async def test_over_http_two_connections_of_a_key_share_files(tmp_path: Path, era: str) -> None:
     agent = agent_of(tmp_path / "out", max_file_bytes=1_000_000)
     async with serving(agent, "one", "two") as url:
         async with connected(url, "one", era) as client:
@@ -245,12 +241,8 @@ async def test_over_http_two_connections_of_a_key_share_files_if_the_client_open
             async with connected(url, key, era) as other:
                 listed = [resource.uri for resource in (await other.list_resources()).resources]
                 described = await other.call_tool("image-to-text", {"image": made.uri})
-            assert listed == ([made.uri] if is_shared(key, era) else [])
-            assert described.is_error != is_shared(key, era)
-
-
-def is_shared(key: str, era: str) -> bool:
-    return (key, era) == ("one", "auto")
+            assert listed == ([made.uri] if key == "one" else [])
+            assert described.is_error == (key == "two")
 
 
 async def test_over_http_the_files_of_a_key_are_deleted_run_by_run(
@@ -268,7 +260,7 @@ async def test_over_http_the_files_of_a_key_are_deleted_run_by_run(
         await until(lambda: not old.exists())
         old_one, new = (await client.list_resources()).resources
         assert (await client.read_resource(new.uri)).contents
-        with pytest.raises(MCPError, match="no file of this session"):
+        with pytest.raises(MCPError, match="no file of yours"):
             await client.read_resource(old_one.uri)
 
 
@@ -276,7 +268,7 @@ async def test_sound_is_an_embedded_resource_and_large_or_other_files_are_links(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with agent_of(tmp_path) as agent:
-        session = Session(agent.copy(settings={"output_dir": tmp_path / "out"}), PublicNames({}))
+        workspace = McpWorkspace(agent.copy(settings={"output_dir": tmp_path / "out"}), PublicNames({}))
         (tmp_path / "out" / "run").mkdir(parents=True)
         rows = [("audio", "audio/wav"), ("table", "text/csv"), ("video", "video/mp4"), ("image", "image/png")]
         resources = []
@@ -287,9 +279,9 @@ async def test_sound_is_an_embedded_resource_and_large_or_other_files_are_links(
         outside = Resource(kind="image", path=CAT, mime="image/jpeg")
         link = tmp_path / "out" / "run" / "link.jpg"
         link.symlink_to(CAT)
-        blocks = session.blocks([*resources, outside, outside.model_copy(update={"path": link})])
+        blocks = workspace.blocks([*resources, outside, outside.model_copy(update={"path": link})])
         monkeypatch.setattr("jarvis_agent.interfaces.mcp.server.MAX_INLINE_BYTES", 10)
-        large = session.blocks(resources)
+        large = workspace.blocks(resources)
     assert [block.type for block in large] == ["resource", "resource_link", "resource_link", "resource_link"]
     assert [block.type for block in blocks] == ["resource", "resource_link", "resource_link", "image"]
     assert isinstance(blocks[0], types.EmbeddedResource)
@@ -297,7 +289,7 @@ async def test_sound_is_an_embedded_resource_and_large_or_other_files_are_links(
     assert (sound.uri, sound.mime_type) == ("jarvis:///outputs/run/audio.wav", "audio/wav")
     assert isinstance(blocks[1], types.ResourceLink)
     assert (blocks[1].uri, blocks[1].size) == ("jarvis:///outputs/run/text.csv", 7)
-    assert [link.name for link in session.links] == ["audio.wav", "text.csv", "video.mp4", "image.png"] * 2
+    assert [link.name for link in workspace.links] == ["audio.wav", "text.csv", "video.mp4", "image.png"] * 2
 
 
 async def test_errors_are_results_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

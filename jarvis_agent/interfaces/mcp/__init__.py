@@ -4,7 +4,7 @@ A client sees one tool for each task that can run here, and "jarvis", which take
 are content blocks, sound is an embedded resource; large and other files are links, which the client reads.
 
 Over stdio, requests may read the working directory, `Settings.allowed_dirs` and the output directory. Over
-HTTP they may read what their own API key or session made, public URLs and data URIs, and no other file. HTTP
+HTTP they may read what their own API key made, public URLs and data URIs, and no other file. HTTP
 clients need a key, if there are any (`ServerSettings.api_keys`). Needs the extra "mcp".
 """
 

@@ -1,7 +1,7 @@
 """The MCP server: lists and calls the tools, and reads the files that they made; over stdio or HTTP.
 
-A file has the URI "jarvis:///outputs/<run>/<name>", which stands for it in the arguments of later calls.
-Since the revision of July 2026, HTTP has no sessions: what belonged to a session belongs to the key.
+A file has the URI "jarvis:///outputs/<run>/<name>", which stands for it in the arguments of later calls. Over
+HTTP it belongs to the key: since the revision of July 2026 there are no sessions.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, aclosing, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,6 @@ from mcp import MCPError, types
 from mcp.server import Server, ServerRequestContext
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -67,10 +66,10 @@ _RESULT_OF_RUN = _object(answer={"type": "string"}, ok={"type": "boolean"})
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
-    """What one client may read, and the links to the latest files that its calls have made.
+class McpWorkspace:
+    """What the client of a process, or those of a key, may read; links to the latest files of their calls.
 
-    Its agent reads and writes the directories of the session alone. The client sees `names` for paths.
+    Its agent reads and writes these directories alone. Clients see `names` for paths.
     """
 
     agent: JarvisAgent
@@ -97,56 +96,43 @@ class Session:
         return blocks
 
 
-_Context = ServerRequestContext[Any, Request]
-
-
 def make_server(
-    new_session: Callable[[str], Session], hold: Callable[[], AbstractContextManager[None]] = nullcontext
+    workspace: McpWorkspace, hold: Callable[[], AbstractContextManager[None]] = nullcontext
 ) -> Server[Any]:
-    """Return a server for the clients of one key, each of which gets a Session, made by its name.
+    """Return the server of a workspace. `hold` counts a call while it goes on, or raises HTTPException."""
 
-    `hold` counts a call while it goes on, or raises HTTPException.
-    """
-    sessions = lru_cache(MAX_SESSIONS)(new_session)
-
-    def session_of(context: _Context) -> Session:
-        """The session of a process, of a key, or, before July 2026, of an HTTP session."""
-        if context.request is None:
-            return sessions("")
-        if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            return sessions(context.request.state.owner)
-        return sessions(context.request.headers["mcp-session-id"])
-
-    async def list_tools(context: _Context, _: Any) -> types.ListToolsResult:
-        settings = (session := session_of(context)).agent.settings
+    async def list_tools(*_: Any) -> types.ListToolsResult:
+        settings = workspace.agent.settings
         is_open = not (settings.offline and settings.policy == "local-only")
-        tools = (await _tools(session)).values()
+        tools = (await _tools(workspace)).values()
         return types.ListToolsResult(tools=[_described(tool, is_open) for tool in tools])
 
-    async def call_tool(context: _Context, params: types.CallToolRequestParams) -> types.CallToolResult:
-        session, steps = session_of(context), count(1)
+    async def call_tool(
+        context: ServerRequestContext[Any, Any], params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        steps = count(1)
 
         async def report(message: str) -> None:
-            await context.session.report_progress(next(steps), message=session.names.of(message))
+            await context.session.report_progress(next(steps), message=workspace.names.of(message))
 
         try:
             with hold():
-                result = await _call(session, params.name, params.arguments or {}, report)
+                result = await _call(workspace, params.name, params.arguments or {}, report)
         except Exception as error:  # what is raised here is an error of the protocol
             text = types.TextContent(text=_explanation(params.name, error))
             result = types.CallToolResult(content=[text], is_error=True)
-        fields = session.names.of(result.model_dump(mode="json", by_alias=True))
+        fields = workspace.names.of(result.model_dump(mode="json", by_alias=True))
         return types.CallToolResult.model_validate(fields)
 
-    async def list_resources(context: _Context, _: Any) -> types.ListResourcesResult:
-        return types.ListResourcesResult(resources=list(session_of(context).links))
+    async def list_resources(*_: Any) -> types.ListResourcesResult:
+        return types.ListResourcesResult(resources=list(workspace.links))
 
-    async def read_resource(context: _Context, params: Any) -> types.ReadResourceResult:
+    async def read_resource(_: Any, params: Any) -> types.ReadResourceResult:
         parts = (uri := params.uri).removeprefix("jarvis:///outputs/").split("/")
-        folder = session_of(context).agent.settings.output_dir
+        folder = workspace.agent.settings.output_dir
         file = outputs.find_output(folder, *parts) if len(parts) == 2 else None
         if file is None:
-            raise MCPError(types.INVALID_PARAMS, f"no file of this session: {uri}", {"uri": uri})
+            raise MCPError(types.INVALID_PARAMS, f"no file of yours: {uri}", {"uri": uri})
         blob = base64.b64encode(await asyncio.to_thread(Path(file.path).read_bytes)).decode()
         contents = types.BlobResourceContents(uri=uri, mime_type=file.media_type, blob=blob)
         return types.ReadResourceResult(contents=[contents])
@@ -174,9 +160,9 @@ def _explanation(name: str, error: Exception) -> str:
     return f"{name} failed: internal error ({type(error).__name__}); the server's log has details"
 
 
-async def _tools(session: Session) -> dict[str, BaseTool]:
-    """The tools of a session by name: the tasks of its agent, and the agent."""
-    return {**await session.agent.stages.callable_tools(), _AGENT: session.agent.as_tool(name=_AGENT)}
+async def _tools(workspace: McpWorkspace) -> dict[str, BaseTool]:
+    """The tools of a workspace by name: the tasks of its agent, and the agent."""
+    return {**await workspace.agent.stages.callable_tools(), _AGENT: workspace.agent.as_tool(name=_AGENT)}
 
 
 def _described(tool: BaseTool, is_open: bool) -> types.Tool:
@@ -196,15 +182,15 @@ def _described(tool: BaseTool, is_open: bool) -> types.Tool:
 
 
 async def _call(
-    session: Session, name: str, arguments: dict[str, Any], report: Report
+    workspace: McpWorkspace, name: str, arguments: dict[str, Any], report: Report
 ) -> types.CallToolResult:
     """Call a tool. Cancelling this cancels the run."""
-    tool = (await _tools(session)).get(name)
+    tool = (await _tools(workspace)).get(name)
     if tool is None:
         raise ToolException(f"there is no tool {name!r} here; the list of tools has the names")
-    arguments = outputs.to_paths(arguments, session.agent.settings.output_dir, "jarvis://")
+    arguments = outputs.to_paths(arguments, workspace.agent.settings.output_dir, "jarvis://")
     if name == _AGENT:
-        return await _ask(session, arguments, report)
+        return await _ask(workspace, arguments, report)
     is_task = isinstance(tool, HFTaskTool)
     call: Any = {"type": "tool_call", "name": name, "args": arguments, "id": "mcp"}
     events: Any = RunnableLambda(tool.ainvoke).astream_events(call)  # a tool may tell of no events
@@ -223,22 +209,22 @@ async def _call(
     result = message.artifact
     files = [Resource.model_validate(resource) for resource in result["resources"]]
     return types.CallToolResult(
-        content=[types.TextContent(text=message.text), *await asyncio.to_thread(session.blocks, files)],
+        content=[types.TextContent(text=message.text), *await asyncio.to_thread(workspace.blocks, files)],
         structured_content={"output": result["output"], "model": result["model"]},
     )
 
 
-async def _ask(session: Session, arguments: Mapping[str, Any], report: Report) -> types.CallToolResult:
+async def _ask(workspace: McpWorkspace, arguments: Mapping[str, Any], report: Report) -> types.CallToolResult:
     """Run a request. It is an error if nothing could be done, as in the command line's exit code."""
     request = {"input": arguments["request"], "files": arguments.get("files") or []}
     run = None
-    async with aclosing(session.agent.aevents(request)) as events:
+    async with aclosing(workspace.agent.aevents(request)) as events:
         async for event in events:
             run = event.run or run
             if line := format_event(event):
                 await report(line)
     assert run is not None
-    files = await asyncio.to_thread(session.blocks, run.resources)
+    files = await asyncio.to_thread(workspace.blocks, run.resources)
     return types.CallToolResult(
         content=[types.TextContent(text=run.answer), *files],
         structured_content={"answer": run.answer, "ok": run.ok},
@@ -260,16 +246,18 @@ async def serve_stdio(agent: JarvisAgent) -> None:
     """As `run_stdio`, in a running event loop."""
     settings = agent.settings
     roots = [*_working_directory(), *settings.allowed_dirs, settings.output_dir]
-    server = make_server(lambda _: _session(agent, roots, settings.output_dir, {}))
+    server = make_server(_workspace(agent, roots, settings.output_dir, {}))
     async with agent, stdio_server(_lines()) as (read, write):  # type: ignore[arg-type]
         await server.run(read, write, server.create_initialization_options())
         sys.stdout.flush()  # to stderr, which has its place until here
 
 
-def _session(agent: JarvisAgent, roots: Sequence[Path], folder: Path, names: Mapping[Path, str]) -> Session:
-    """A session that reads `roots` alone and writes to a folder; `names` are those of PublicNames."""
+def _workspace(
+    agent: JarvisAgent, roots: Sequence[Path], folder: Path, names: Mapping[Path, str]
+) -> McpWorkspace:
+    """A workspace that reads `roots` alone and writes to a folder; `names` are those of PublicNames."""
     own = agent.copy(checkpointer=False, restricted_to=roots, settings={"output_dir": folder.absolute()})
-    return Session(own, outputs.PublicNames(names))
+    return McpWorkspace(own, outputs.PublicNames(names))
 
 
 async def _lines() -> AsyncIterator[str]:
@@ -290,22 +278,19 @@ def _working_directory() -> list[Path]:
 def make_http_app(agent: JarvisAgent, settings: ServerSettings) -> Starlette:
     """Return a web application that serves `agent` at `/mcp` and closes it at shutdown.
 
-    Each API key, and each session of a client that opens one with it, has a directory and reads nothing else.
+    The clients of each API key have a directory, and read nothing else.
     """
-    base = agent.settings.output_dir.absolute() / "mcp"
-
-    def new_session(name: str) -> Session:
-        own = base / name
-        return _session(agent, [own], own, {own: "jarvis:///outputs/"})
-
-    limits = RunLimits(settings)
+    base, limits = agent.settings.output_dir.absolute() / "mcp", RunLimits(settings)
     managers = {
         owner: StreamableHTTPSessionManager(
-            make_server(new_session, partial(limits.hold, owner)),
+            make_server(
+                _workspace(agent, [own], own, {own: "jarvis:///outputs/"}), partial(limits.hold, owner)
+            ),
             max_request_body_size=max_json_bytes(agent.settings.max_file_bytes),
             max_sessions=MAX_SESSIONS,
         )
         for owner in owners_of(settings)
+        for own in [base / owner]
     }
 
     @asynccontextmanager
