@@ -77,7 +77,7 @@ class Tab:
 
     def task(self, number: int) -> Locator:
         """The box of a task of the newest plan."""
-        return self.plan.locator(".scroll:not(.earlier .scroll) button.task").nth(number)
+        return self.plan.locator("button.task").nth(number)
 
     @property
     def details(self) -> Locator:

@@ -337,7 +337,7 @@ class Page:
         proposal = proposal and {**proposal, "language": _language(request)}
         # Two changes in a row would draw the last one twice, and a click on the first drawing is an error.
         kept = gr.skip() if visitor.running else proposal
-        return view.messages(), view.plans(), kept, gr.Column(visible=proposal is not None)
+        return view.messages(), view.plan(), kept, gr.Column(visible=proposal is not None)
 
     def _publish(self, file: Path) -> str:
         """Copy a file to the cache of Gradio, whose folders are named after the contents of files."""

@@ -1,4 +1,4 @@
-"""What a visitor sees of a chat, in their language: its plans and its messages.
+"""What a visitor sees of a chat, in their language: its messages and the last plan.
 
 All names, reasons and results are from models and files. They are escaped, and cleaned of the server's paths.
 """
@@ -58,7 +58,7 @@ def texts_for(accept_language: str) -> Texts:
 
 
 class ChatView:
-    """The turns of one visitor in one language: messages, and plans as graphs with details of tasks."""
+    """The turns of one visitor in one language: messages, and the last plan as a graph."""
 
     def __init__(self, visitor: Visitor, text: Texts, publish: Callable[[Path], str]) -> None:
         """`publish` copies a file to where the browser gets it from, and returns its path there."""
@@ -68,20 +68,21 @@ class ChatView:
         self._publish = publish
         self._translated = phrases(text("plan")).translated
 
-    def plans(self) -> str:
-        """The plans, the newest first, all but that one closed; a plan that waits for the visitor alone."""
-        turns = self._visitor.turns
-        if turns and turns[-1].proposal is not None:
-            tasks = map(Task.model_validate, turns[-1].proposal["plan"])
-            return self._graph(len(turns) - 1, turns[-1], [TaskProgress(task, "planned") for task in tasks])
-        parts = [self.plan_of(len(turns) - 1, turns[-1])] if turns else []
-        for number, turn in reversed(list(enumerate(turns[:-1]))):
-            if not turn.progress.tasks:
-                continue
-            title = self._escape(self._text("earlier", request=brief_text(turn.request, 60)))
-            content = f"<summary>{title}</summary>{self.plan_of(number, turn)}"
-            parts.append(f'<details class="earlier" data-task="{number}">{content}</details>')
-        return "".join(parts)
+    def plan(self) -> str:
+        """The plan of the last turn, with the details of its tasks unless it waits; "" without tasks."""
+        if not self._visitor.turns:
+            return ""
+        number, turn = len(self._visitor.turns) - 1, self._visitor.turns[-1]
+        if turn.proposal is not None:
+            tasks = map(Task.model_validate, turn.proposal["plan"])
+            return self._graph(number, turn, [TaskProgress(task, "planned") for task in tasks])
+        progress, rows = turn.progress, turn.progress.tasks
+        if not rows:
+            return ""
+        notes = [*progress.notes, *(map(str, list(progress.activities)) if not turn.is_over else ())]
+        listed = "".join(f"<li>{self._translate(note)}</li>" for note in dict.fromkeys(notes))
+        details = "".join(self._details(number, turn, row) for row in rows.values())
+        return f'{self._graph(number, turn, list(rows.values()))}<ul class="notes">{listed}</ul>{details}'
 
     def _state(self, turn: PageTurn, row: TaskProgress) -> str:
         """The state of a task, as a key of ICONS."""
@@ -96,16 +97,6 @@ class ChatView:
             seconds = turn.progress.clock() - row.started
         lasted = self._text("seconds", number=seconds) if seconds is not None else ""
         return " · ".join(filter(None, [self._text(self._state(turn, row)), *more, lasted]))
-
-    def plan_of(self, number: int, turn: PageTurn) -> str:
-        """The plan of a turn with the details of its tasks; "" without tasks."""
-        progress, rows = turn.progress, turn.progress.tasks
-        if not rows:
-            return ""
-        notes = [*progress.notes, *(map(str, list(progress.activities)) if not turn.is_over else ())]
-        listed = "".join(f"<li>{self._translate(note)}</li>" for note in dict.fromkeys(notes))
-        details = "".join(self._details(number, turn, row) for row in rows.values())
-        return f'{self._graph(number, turn, list(rows.values()))}<ul class="notes">{listed}</ul>{details}'
 
     def _graph(self, number: int, turn: PageTurn, rows: Sequence[TaskProgress]) -> str:
         levels = _levels([row.task for row in rows])
