@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import sys
 import tomllib
 from collections.abc import Callable
@@ -14,6 +13,8 @@ from pkgutil import resolve_name
 import pytest
 from processes import run_python
 
+from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.jobs import Job, running
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.starter import backend as backend_module
 from jarvis_agent.backends.starter.backend import (
@@ -221,19 +222,33 @@ def test_the_files_that_are_installed_are_the_right_ones() -> None:
             assert sum((folder / name).stat().st_size for name in row.files) == row.size, row.id
 
 
-def test_a_wrong_file_of_the_cache_or_the_hub_is_refused(hub: HubDouble) -> None:
-    row = STARTERS[WHISPER]
-    cached = fetch_weights(row, ONLINE)
+def test_of_a_wrong_file_the_next_place_is_tried(
+    hub: HubDouble, small: Callable[[StarterModel], StarterModel], caplog: pytest.LogCaptureFixture
+) -> None:
+    row = small(STARTERS[WHISPER])
+    packaged = find_weights(row)
+    assert packaged is not None
+    packaged.with_name("config.json").write_text("{}")
+    call = Call(TASKS[row.tasks[0]], Candidate(id=row.id, task=row.tasks[0]), {}, Path, ONLINE)
+    with running([Job(call)]):
+        cached = fetch_weights(row, ONLINE)
+    assert cached.parent.name == row.revision
+    (note,) = call.notes
+    assert "not the expected one; another copy was loaded" in note
+    assert fetch_weights(row, OFFLINE) == cached
+    assert caplog.text.count("config.json is ") == 1  # said once, although it is checked each time
     cached.unlink()
     cached.write_text("another one")
-    wrong = sha256(b"another one").hexdigest()
-    with pytest.raises(ConfigError, match=rf"{cached} is {wrong}, .*hf cache rm model/{WHISPER}"):
+    with pytest.raises(ConfigError, match=r"config\.json is .*; the SHA-256 of .*model\.bin is "):
+        fetch_weights(row, OFFLINE)
+    hub.answer("model.bin", status=503, times=1)
+    with pytest.raises(TransientError, match=r"503.*config\.json is "):
         fetch_weights(row, ONLINE)
-    shutil.rmtree(cached.parents[2])
-    assert fetch_weights(row, ONLINE).read_text() == "small model.bin"
-    shutil.rmtree(cached.parents[2])
+    assert fetch_weights(row, ONLINE) == cached
+    assert cached.read_text() == "small model.bin"
     hub.add_model(WHISPER, files=dict.fromkeys(row.files, "another one"), sha=row.revision)
-    with pytest.raises(ConfigError, match=f"is {wrong}"):
+    cached.write_text("an altered one")
+    with pytest.raises(ConfigError, match=f"model.bin is {sha256(b'another one').hexdigest()}"):
         fetch_weights(row, ONLINE)
 
 

@@ -45,7 +45,7 @@ def offline(folder: Path, **fields: Any) -> Settings:
 @pytest.fixture
 def no_starters(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine without any starter package."""
-    monkeypatch.setattr(starter, "find_weights", lambda model: None)
+    monkeypatch.setattr(starter, "_places", lambda model: iter(()))
 
 
 @pytest.fixture

