@@ -328,14 +328,12 @@ class PendingTask:
             return Note("task {number}", number=self.id)
         return Note("task number {number}", number=self.index + 1)
 
-    def read(
-        self, raw: dict[str, Any], names: TaskNames, files: FileNames | None = None, error: str = ""
-    ) -> None:
+    def read(self, raw: dict[str, Any], names: TaskNames, error: str = "") -> None:
         """Take what the planner wrote, unless it has an error already."""
         self.raw, self.draft, self.error = raw, None, error
         if not error:
             try:
-                self.draft = read_draft(raw, names, files)
+                self.draft = read_draft(raw, names)
             except PlanError as wrong:
                 self.error = wrong.note
 

@@ -7,6 +7,7 @@ PlanRequest.of({"input": "Describe it", "files": ["a.jpg"], "chat_history": [Hum
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
@@ -146,8 +147,9 @@ def _turns(history: Any) -> tuple[ChatTurn, ...]:
 
 
 _MAX_LISTED = 20
-_MIN_STEM = 3
-"""Minimum length of a name without its extension for a letter to be wrong: a.jpg is not b.jpg."""
+_CLOSE = 0.93
+"""Least similarity of names that may mean the same file: zoo.jpg is zoos.jpg, and a.jpg is not b.jpg."""
+_NO_DIGITS = re.compile(r"\D+")
 
 _ACCEPTED = {"audio": {"audio", "video", "file"}, "text": {"text", "table", "data", "file"}}
 """Kinds of files by kind of argument, where they are not only the same kind and unknown ones."""
@@ -170,8 +172,6 @@ class FileNames:
 
     kinds: Mapping[str, str]
     """The kind of each file by its name in a plan."""
-    given: frozenset[str]
-    """Names of the files of the request itself."""
     others: frozenset[str]
     """Further spellings of all files, without their folders."""
     is_closed: bool
@@ -190,7 +190,6 @@ class FileNames:
             kinds.setdefault(name_of(file), file.kind)
         return cls(
             kinds,
-            frozenset(map(name_of, request.files)),
             frozenset(_bare(spelling) for file in files for spelling in (file.name, str(file.path or ""))),
             not settings.allowed_dirs and (request.has_all_files or bool(kinds)),
         )
@@ -226,11 +225,6 @@ class FileNames:
         others = Note("the files are {files}", files=listed) if listed else Note("the request has no files")
         raise PlanError("there is no file {file}; {others}", file=f'"{name[:80]}"', others=others)
 
-    def only(self, kind: str) -> str | None:
-        """The only file of this kind that the request itself has."""
-        names = [name for name, its in self.kinds.items() if name in self.given and its == kind]
-        return names[0] if len(names) == 1 else None
-
 
 def name_of(file: Resource) -> str:
     """The spelling of a file in a plan."""
@@ -242,13 +236,9 @@ def _bare(name: str) -> str:
 
 
 def _is_close(name: str, other: str) -> bool:
-    """Whether two names differ by extension, case, or one letter. Digits count: e1.jpg is not e2.jpg."""
+    """Whether two names differ by extension, case, or a letter. Digits count: e1.jpg is not e2.jpg."""
     a, b = PurePosixPath(name.lower()), PurePosixPath(other.lower())
-    if a.stem == b.stem:
-        return True
-    if min(len(a.stem), len(b.stem)) < _MIN_STEM or abs(len(a.name) - len(b.name)) > 1:
-        return False
-    matcher = SequenceMatcher(None, a.name, b.name, autojunk=False)
-    edits = [edit for edit in matcher.get_opcodes() if edit[0] != "equal"]
-    rests = [rest for _, i, j, k, end in edits for rest in (a.name[i:j], b.name[k:end]) if rest]
-    return len(edits) == 1 and all(len(rest) == 1 and rest.isalpha() for rest in rests)
+    has_digits_of_other = _NO_DIGITS.sub("", a.stem) == _NO_DIGITS.sub("", b.stem)
+    return a.stem == b.stem or (
+        has_digits_of_other and SequenceMatcher(None, a.name, b.name).ratio() >= _CLOSE
+    )

@@ -1,14 +1,10 @@
 """Normalise one task of a plan: canonical names of keys, tasks, arguments and references.
 
-    read_draft({"tool": "ASR", "task_id": "task_3", "parameters": {"speech": "a.wav"}}, TaskNames(TASKS))
-    # TaskDraft(spec=TASKS["automatic-speech-recognition"], deps=(), args={"audio": "a.wav"}, …)
-
-The paper's table 3 has one name for all control maps, and its question answering takes only a text. So
-"ControlNet" with the text "canny" is taken as canny-control, and a text as a question and its context.
+read_draft({"tool": "ASR", "task_id": "task_3", "parameters": {"speech": "a.wav"}}, TaskNames(TASKS))
+# TaskDraft(spec=TASKS["automatic-speech-recognition"], deps=(), args={"audio": "a.wav"}, …)
 """
 
 import difflib
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,10 +16,9 @@ from jarvis_agent.core.notes import Note
 from jarvis_agent.core.references import is_nameless, normalise_references, refs_in
 from jarvis_agent.core.tasks.registry import canonical, find_task
 from jarvis_agent.core.tasks.spec import ARG_ALIASES, TaskSpec
-from jarvis_agent.core.tasks.table import EXTRA_TASKS, NOT_CALLABLE
+from jarvis_agent.core.tasks.table import NOT_CALLABLE
 from jarvis_agent.core.text import brief_text
 from jarvis_agent.llm.replies import read_json
-from jarvis_agent.planning.inputs import FileNames
 
 MAX_TASKS = 256
 """Maximum number of tasks of a plan; the rest is left out."""
@@ -38,6 +33,9 @@ _DEP_KEYS = ("dep", "deps", "dependson", "dependencies", "dependency", "depend")
 _INPUT_KEYS = ("input", "inputs", "actioninput", "toolinput")
 _ARG_KEYS = ("args", "arguments", "parameters", "params", "kwargs", *_INPUT_KEYS)
 _KEYS = frozenset({*_NAME_KEYS, *_ID_KEYS, *_DEP_KEYS, *_ARG_KEYS})
+
+_READERS = frozenset({"ocr", "optical-character-recognition"})
+"""Names of image-to-text that ask for the text of the image."""
 
 _LONGEST_ID, _MAX_PURPOSE_CHARS = 9, 200
 _SIMILAR, _MISSPELT = 0.5, 0.9
@@ -107,15 +105,14 @@ def written_id(raw: Mapping[str, Any]) -> int | None:
     return numbers[-1] if numbers and numbers[-1] >= 0 else None
 
 
-def read_draft(raw: Mapping[str, Any], names: TaskNames, files: FileNames | None = None) -> TaskDraft:
+def read_draft(raw: Mapping[str, Any], names: TaskNames) -> TaskDraft:
     """Normalise a written task. Raises PlanError: no available task type, or too many references."""
     notes: list[str] = []
     spec = _spec(raw, names, notes)
     deps = _deps(_field(raw, _DEP_KEYS), notes)
     args, unassigned = _args(raw, spec, notes)
-    if not deps:
-        written = canonical(str(_field(raw, _NAME_KEYS)))
-        spec = _repaired(written, spec, args, bool(unassigned), names, files, notes)
+    if canonical(str(_field(raw, _NAME_KEYS))) in _READERS:
+        args.setdefault("text", "read")
     mentions: list[tuple[int, str]] = [(i, "any") for i in deps]
     mentions += [(i, kind_of(name, spec)) for name, value in args.items() for i in refs_in(value)]
     mentions += [(i, "any") for _, value in unassigned for i in refs_in(value)]
@@ -149,9 +146,7 @@ def _spec(raw: Mapping[str, Any], names: TaskNames, notes: list[str]) -> TaskSpe
     name = _field(raw, _NAME_KEYS)
     if not isinstance(name, str) or not name.strip():
         raise PlanError('it names no task: "task" is missing')
-    written = _field(raw, _ARG_KEYS)
-    args = written if isinstance(written, dict) else {}
-    spec = names.find(name) or names.find(_controlnet_name(canonical(name), args))
+    spec = names.find(name)
     if spec is None and (reason := NOT_CALLABLE.get(canonical(name))):
         raise PlanError('"{name}" cannot be run: {reason}', name=canonical(name), reason=reason)
     if spec is None:
@@ -250,76 +245,3 @@ def _written_args(raw: Mapping[str, Any], spec: TaskSpec) -> Iterator[tuple[str,
 def listing(values: Iterable[Any]) -> str:
     """Values for a note, shortened."""
     return brief_text(", ".join(f'"{brief_text(str(value), 40)}"' for value in islice(values, 10)), 120)
-
-
-_CONTROLNET = re.compile(r"(?:sd-?)?control-?net(?:-?sd)?")
-_TO_IMAGE = "-text-to-image"
-_MAPS = {
-    spelling.removesuffix(_TO_IMAGE): spec.name.removesuffix(_TO_IMAGE)
-    for spec in EXTRA_TASKS
-    for spelling in (spec.name, *spec.aliases)
-    if spec.name.endswith(_TO_IMAGE) and spelling.endswith(_TO_IMAGE)
-}
-"""Names of control maps by their spellings: "pose" → "openpose"."""
-
-_READERS = frozenset({"ocr", "optical-character-recognition"})
-"""Names of image-to-text that ask for the text of the image."""
-
-_END_OF_SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
-
-
-def _controlnet_name(name: str, args: Mapping[str, Any]) -> str:
-    """The task that "sd-controlnet-canny" means. Raises PlanError unless it or its arguments name one map."""
-    if not _CONTROLNET.search(name):
-        return name
-    text = str(args.get("text") or "")
-    others = json.dumps([name, {key: value for key, value in args.items() if key != "text"}], default=str)
-    maps = _maps_in(others) or _maps_in(text)
-    if len(maps) != 1:
-        raise PlanError(
-            f'"{name}" is not one task: X-control makes a control map from an image, and X{_TO_IMAGE} '
-            f"an image from a map and a text; X is one of {', '.join(sorted(set(_MAPS.values())))}"
-        )
-    has_prompt = bool(text.strip()) and text.strip().lower() not in _MAPS
-    return maps.pop() + (_TO_IMAGE if has_prompt else "-control")
-
-
-def _maps_in(text: str) -> set[str]:
-    return {_MAPS[word] for word in re.findall("[a-z]+", text.lower()) if word in _MAPS}
-
-
-def _repaired(
-    written: str,
-    spec: TaskSpec,
-    args: dict[str, Any],
-    has_more: bool,
-    names: TaskNames,
-    files: FileNames | None,
-    notes: list[str],
-) -> TaskSpec:
-    """The task, or another one that its arguments fit. What is missing is added to `args`, and noted.
-
-    `written` is the name that the planner wrote, and `has_more` says that some values have no known name.
-    """
-    if written in _READERS and "text" not in args:
-        args["text"] = "read"
-    if "table" in spec.required and "table" not in args and files and (file := files.only("table")):
-        args["table"] = file
-        notes.append(Note('its missing "{name}" was taken from {source}', name="table", source=file))
-    text = args.get("text")
-    if not isinstance(text, str) or refs_in(text) or has_more:
-        return spec
-    if spec.name == "question-answering" and "context" not in args:
-        parts = [part.strip() for part in _END_OF_SENTENCE.split(text) if part.strip()]
-        question = " ".join(part for part in parts if part.endswith(("?", "？")))
-        rest = " ".join(part for part in parts if not part.endswith(("?", "？")))
-        file = files.only("text") if files else None
-        if file or (question and rest):
-            args["text"], args["context"] = (text, file) if file else (question, rest)
-            source = file or Note("its text")
-            notes.append(Note('its missing "{name}" was taken from {source}', name="context", source=source))
-        elif fitting := names.find("text-generation"):
-            fits = "{name} was taken as {task}, which fits its arguments"
-            notes.append(Note(fits, name=spec.name, task=fitting.name))
-            return fitting
-    return spec

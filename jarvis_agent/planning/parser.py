@@ -206,7 +206,7 @@ class StreamingPlanParser:
         free = None if written in self._ids else written
         task = PendingTask(label, self._fresh_id() if free is None else free, index, self._by_label)
         self._ids.add(task.id)
-        task.read(raw, self._names, self._files, error)
+        task.read(raw, self._names, error)
         self._pending.append(task)
         self._by_label.setdefault(label, []).append(task)
         if task.id != written and not task.error:
@@ -231,7 +231,7 @@ class StreamingPlanParser:
             elif label is None or label not in self._by_label:
                 unmatched.append(raw)
         for task, raw in [*pairs, *zip(broken, unmatched, strict=False)]:
-            task.read(raw, self._names, self._files)
+            task.read(raw, self._names)
             self.note(Note(_ABOUT_TASK, task=task.title, text=Note("it was repaired by its planner")))
 
     def _targets(self, task: PendingTask) -> list[PendingTask | None]:

@@ -10,7 +10,6 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec
 from jarvis_agent.core.types import Task
 from jarvis_agent.execution.run import Run
-from jarvis_agent.planning.inputs import FileNames
 from jarvis_agent.planning.normalise import MAX_TASKS
 from jarvis_agent.planning.parser import PlanParseError, StreamingPlanParser
 from jarvis_agent.planning.plan import Plan
@@ -176,16 +175,6 @@ FORMS_OF_THE_PAPER = [
     ("OCR", {"image": "a.jpg"}, "image-to-text", {"image": "a.jpg", "text": "read"}),
     ("ocr", {"image": "a.jpg", "text": "READ"}, "image-to-text", {"image": "a.jpg", "text": "READ"}),
     ("pose-to-image", {"image": "a.jpg", "text": "a zoo"}, "openpose-text-to-image", None),
-    ("Controlnet-sd", {"image": "a.jpg", "text": "canny"}, "canny-control", {"image": "a.jpg"}),
-    ("controlnet-sd-pose", {"image": "a.jpg", "text": "a zoo"}, "openpose-text-to-image", None),
-    ("Controlnet-SD", {"image": "a.jpg", "text": "a dog in depth"}, "depth-text-to-image", None),
-    ("question-answering", {"text": "Who is it?"}, "text-generation", None),
-    (
-        "question-answering",
-        {"text": "I am Ann. Who is it?"},
-        "question-answering",
-        {"text": "Who is it?", "context": "I am Ann."},
-    ),
     ("tabular-cls", {"text": "data.csv"}, "tabular-classification", {"table": "data.csv"}),
 ]
 
@@ -194,20 +183,6 @@ def test_calls_in_the_forms_of_the_paper_are_repaired() -> None:
     for name, args, meant, expected in FORMS_OF_THE_PAPER:
         (found,) = parse(task(name, 0, **args)).tasks
         assert (found.task, found.args) == (meant, args if expected is None else expected), name
-    (error,) = finished(json.dumps([task("Controlnet-sd", 0, image="a.jpg")])).errors
-    assert "X is one of canny, depth, hed" in error.error
-
-
-def test_the_only_file_of_the_request_is_the_missing_context_or_table() -> None:
-    kinds = {"notes.txt": "text", "data.csv": "table"}
-    files = FileNames(kinds, given=frozenset(kinds), others=frozenset(), is_closed=True)
-    for name, arg, file in (
-        ("question-answering", "context", "notes.txt"),
-        ("tabular-cls", "table", "data.csv"),
-    ):
-        parser = StreamingPlanParser(TASKS, files=files)
-        (found,) = parser.feed(json.dumps([task(name, 0, text="Who is it?")]))
-        assert found.args[arg] == file
 
 
 def test_chunks_of_a_plan_add_up() -> None:
