@@ -34,7 +34,6 @@ _PORTABLE = ("image/png", "image/jpeg", "image/webp")
 """Formats that every server and language model takes."""
 
 _JPEG_END = b"\xff\xd9"
-_CUT = "is_cut"  # in `Image.info`
 
 _BITS, _PHOTOMETRIC, _PLANES, _COLOUR_MAP = 258, 262, 284, 320  # tags of TIFF; the second is 0 if 0 is white
 _ORIENTATION = 0x0112  # the EXIF tag that says how a picture is to be turned; many servers ignore it
@@ -81,7 +80,7 @@ def identified(file: Path | BinaryIO, name: str = "the image") -> Iterator[Image
         try:
             image = Image.open(file, formats=formats)
         except Exception as error:  # Pillow raises errors of any type for damaged files, and for rare kinds.
-            if (image := _cut_webp(file) or _by_ffmpeg(file, error)) is None:
+            if (image := _by_ffmpeg(file, error)) is None:
                 raise
         with image:
             yield image
@@ -98,20 +97,6 @@ def identified(file: Path | BinaryIO, name: str = "the image") -> Iterator[Image
         raise BadInputError(
             "{file} cannot be read as an image: {reason}", file=name, reason=reason
         ) from error
-
-
-def _cut_webp(file: Path | BinaryIO) -> Any:
-    """A WebP picture that is cut off, with zeros for what is missing: without them, none of it is read."""
-    from PIL import Image
-
-    with suppress(Exception):  # as of `Image.open`
-        if (head := _bytes_of(file, 12)).startswith(b"RIFF") and head.endswith(b"WEBP"):
-            content = _bytes_of(file)
-            missing = min(_webp_size(content) - len(content), _MOST_DECODED)
-            image = Image.open(io.BytesIO(content + bytes(missing)))
-            image.info[_CUT] = True
-            return image
-    return None
 
 
 def _by_ffmpeg(file: Path | BinaryIO, why: Exception) -> Any:
@@ -157,10 +142,6 @@ def _bytes_of(file: Path | BinaryIO, size: int = -1) -> bytes:
         content = opened.read(size)
         opened.seek(0)
         return content
-
-
-def _webp_size(content: bytes) -> int:
-    return int.from_bytes(content[4:8], "little") + 8
 
 
 def open_image(path: Path, frame: int | None = None) -> tuple[Image, list[str]]:
@@ -213,7 +194,7 @@ def _decoded(image: Any, path: Path, notes: list[str]) -> Any:
         image.load_read = lambda size: read(size) or (marks.pop() if marks else b"")
     try:
         image.load()
-        if image.info.get(_CUT) or (has_end and not marks and _needs_more(image, path)):
+        if has_end and not marks and _needs_more(image, path):
             damage = OSError("image file is truncated")
     except Exception as error:  # as of `Image.open`
         damage, image.tile = error, []
@@ -328,7 +309,7 @@ def to_opaque(image: Image) -> Image:
 def _is_whole(content: bytes, mime: str) -> bool:
     """Whether a file of `_PORTABLE` has its end, which is faster than to decode it."""
     if mime == "image/webp":
-        return _webp_size(content) <= len(content)
+        return int.from_bytes(content[4:8], "little") + 8 <= len(content)
     return (b"IEND" if mime == "image/png" else _JPEG_END) in content[-1024:]
 
 
