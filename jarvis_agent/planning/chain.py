@@ -12,7 +12,6 @@ are the same for every request. What rules cannot repair is sent back to the mod
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -128,8 +127,6 @@ def _text(chunk: str | BaseMessage) -> str:
 
 STOP_AFTER = 32
 """Number of tasks after which a model is stopped; for many files, four per file. Some never end a plan."""
-MAX_COPIES = 4
-"""Number of equal tasks after which a model is stopped."""
 
 
 def planning_chain(
@@ -192,16 +189,14 @@ class PlanningChain(AsyncRunnable[str | PlanInput, Plan]):
         request = PlanRequest.of(input, self.specs)
         chain, values = await run_cpu_bound(self._compose, request, self.client.window)
         chunks = cast("AsyncGenerator[Plan, None]", chain.astream(values, config, **kwargs))
-        most, copies = max(STOP_AFTER, 4 * len(request.files)), Counter[str]()
+        most, count = max(STOP_AFTER, 4 * len(request.files)), 0
         async with aclosing(chunks):
             async for chunk in chunks:
-                for place, task in enumerate(chunk.tasks):
-                    call = f"{task.task} {task.args}"
-                    if copies.total() == most or copies[call] == MAX_COPIES:
-                        note = Note("the model was stopped after {number} tasks", number=copies.total())
-                        yield Plan(tasks=chunk.tasks[:place], notes=[note], preference=chunk.preference)
-                        return
-                    copies[call] += 1
+                if count + len(chunk) > most:
+                    note = Note("the model was stopped after {number} tasks", number=most)
+                    yield Plan(tasks=chunk.tasks[: most - count], notes=[note], preference=chunk.preference)
+                    return
+                count += len(chunk)
                 yield chunk
 
     def get_graph(self, config: RunnableConfig | None = None) -> Graph:

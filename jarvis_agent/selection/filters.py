@@ -3,7 +3,6 @@
 CHECKS and the placement exclude a candidate; the rest are ordered by their factors (see `ranking`).
 """
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -66,18 +65,6 @@ class Shortlist:
     def candidates(self) -> list[Candidate]:
         """The allowed candidates, each with the backend that runs it."""
         return [placement.primary for placement in self.placements]
-
-    def first(self, count: int) -> list[Placement]:
-        """A quarter of `count` by rank, half that fit the request best, and the most used ones."""
-        top = self.placements[: math.ceil(count / 4)]
-        fits = {p.primary.id: p.factors["purpose"] + p.factors["language"] for p in self.placements}
-        fitting = sorted(self.placements, key=lambda placement: -fits[placement.primary.id])
-        fitting = [placement for placement in fitting if placement not in top][: count // 2]
-        used = sorted(self.placements, key=lambda placement: -placement.primary.downloads)[: len(top)]
-        used = [placement for placement in used if placement.primary.downloads]
-        kept = {placement.primary.id: placement for placement in (*top, *fitting, *used, *self.placements)}
-        ids = set(list(kept)[:count])
-        return [placement for placement in self.placements if placement.primary.id in ids]
 
 
 def merge_candidates(lists: Iterable[Sequence[Candidate]], settings: Settings) -> list[Candidate]:

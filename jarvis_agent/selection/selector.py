@@ -104,8 +104,8 @@ class ModelSelector:
     async def select(self, task: Task, spec: TaskSpec, context: RunContext) -> Selection:
         """Return the candidates for a task, the chosen one first.
 
-        Asks every source, applies the hard filters, ranks, and lets the chain choose one of SHOWN: those
-        that fit best, and the most used. The user's language model is chosen for texts without that. A source
+        Asks every source, applies the hard filters, ranks, and lets the chain choose one of the first
+        SHOWN. The user's language model is chosen for texts without that. A source
         has half of `settings.llm_timeout`, and its errors are recorded in `Selection.rejected`; the chain has
         what is left, else the ranking decides. At most MAX_PARALLEL choices of a run are made at one time.
 
@@ -130,7 +130,7 @@ class ModelSelector:
         if own := self._own_model(candidates, shortlist, query):
             others = [placement for placement in shortlist.placements if placement is not own]
             shortlist = replace(shortlist, placements=[own, *others])
-        shortlist = replace(shortlist, placements=shortlist.first(SHOWN))
+        shortlist = replace(shortlist, placements=shortlist.placements[:SHOWN])
         if own:
             return _selection(own.primary, shortlist, Note("it is your language model"), "own", query)
         if shortlist.candidates:
