@@ -100,14 +100,6 @@ PLANS = {
     ),
     f"Read {PAGE}": plan(("image-to-text", [], {"image": PAGE, "text": "read"})),
     "Draw a cat in ink.": plan(("text-to-image", [], {"text": "a cat in ink"})),
-    "Transcribe examples/speech.wav and count its words.": plan(
-        ("automatic-speech-recognition", [], {"audio": "examples/speech.wav"}),
-        ("count_words", [0], {"text": "<resource>-0"}),
-    ),
-    f"What is the main colour of {CAT}?": plan(("color-naming", [], {"image": CAT})),
-    f"Count the words in {PAGE}.": plan(
-        ("image-to-text", [], {"image": PAGE, "text": "read"}), ("count_words", [0], {"text": "<resource>-0"})
-    ),
     f"How many cats are in {CAT}?": plan(("image_qa", [], {"image": CAT, "question": "How many cats?"})),
 }
 """The plans of the double, by request."""

@@ -171,7 +171,7 @@ class ChatModelBackend:
         client = await asyncio.to_thread(self._client, model, call.settings)
         usual = {"seed": call.settings.seed} if "base_url" in model.metadata else {}
         options = {**(GGUF_OPTIONS if model.path else usual), **(model.metadata.get("options") or {})}
-        expert = ChatExpert(client, call, options, room=client.window // 2)
+        expert = ChatExpert(client, call, options, room=await client.window() // 2)
         return await _EXPERTS.get(call.spec.name, ChatExpert.answer)(expert)
 
     async def close(self) -> None:

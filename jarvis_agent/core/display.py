@@ -5,6 +5,9 @@ import csv
 import html
 import io
 import itertools
+import sys
+import wave
+from array import array
 from pathlib import Path
 
 from jarvis_agent.core.encodings import decode_text
@@ -18,7 +21,7 @@ MAX_EMBEDDED_BYTES = 20_000_000
 
 _ELEMENTS = {
     "image": '<img src="{source}" alt="{label}" style="max-width:320px">',
-    "audio": '<audio controls src="{source}"></audio>',
+    "audio": '{drawn}<audio controls src="{source}"></audio>',
     "video": '<video controls src="{source}" style="max-width:320px"></video>',
     "3d": '<a download="{file}" href="{source}">{label}</a>',
 }
@@ -38,8 +41,28 @@ def to_html(path: Path | None, kind: str, *, mime: str | None = None, label: str
         source=f"data:{html.escape(mime or 'application/octet-stream')};base64,{content}",
         label=html.escape(label or path.name),
         file=html.escape(path.name),
+        drawn=_waveform(path) if kind == "audio" else "",
     )
     return f"<figure>{element}{caption}</figure>"
+
+
+def _waveform(path: Path) -> str:
+    """The peaks of a WAV file of 16 bits over time, as a picture; "" for other files."""
+    try:
+        with wave.open(str(path)) as sound:
+            content = sound.readframes(sound.getnframes()) if sound.getsampwidth() == 2 else b""
+    except (wave.Error, EOFError):
+        return ""
+    samples = array("h", content[: len(content) // 2 * 2])
+    if sys.byteorder == "big":
+        samples.byteswap()
+    bounds = [len(samples) * place // 160 for place in range(161)]
+    parts = [samples[start:end] or [0] for start, end in itertools.pairwise(bounds)]
+    peaks = [24 * max(max(part), -min(part)) / 32_768 for part in parts]
+    lines = "".join(f"M{place} {24 - peak:.0f}V{24 + peak:.0f}" for place, peak in enumerate(peaks))
+    return (
+        f'<svg viewBox="0 0 160 48" width="320" style="display:block"><path d="{lines}" stroke="gray"/></svg>'
+    )
 
 
 def _table(path: Path) -> str:

@@ -174,7 +174,7 @@ class Settings(EnvironmentSettings):
     prompts: Literal["default", "paper"] | Path | None = None
     """Prompt set, or a directory of one; None: default."""
     context_window: int | None = Field(None, ge=1024)
-    """Tokens that the LLM reads; None: by its profile, else 32768 (GGUF file: 8192)."""
+    """Tokens that the LLM reads; None: by its profile or server, else 32768 (GGUF file: 8192)."""
 
     # Selection.
     selection: Literal["llm", "rank"] = "llm"

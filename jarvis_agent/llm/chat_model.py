@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from jarvis_agent.llm.llama_cpp import ChatGGUF
 
 
+_WINDOW_FIELDS = ("max_model_len", "context_length", "max_context_length", "context_window", "n_ctx")
+"""What vLLM, OpenRouter, LM Studio, Groq and llama.cpp call the window in their lists of models."""
+
 SCHEMA = "response_format"
 MAX_TOKENS = "max_tokens"
 
@@ -116,6 +119,38 @@ def schema_options(model: Any, name: str, schema: Mapping[str, Any] | None) -> d
         return {}
     form = {"name": name, "schema": dict(schema), "strict": schema.get("additionalProperties") is False}
     return {SCHEMA: {"type": "json_schema", "json_schema": form}}
+
+
+async def served_window(model: Any) -> int | None:
+    """Tokens that an OpenAI-compatible server says its model reads; None if it says nothing."""
+    import httpx
+
+    model = getattr(model, "bound", model)
+    url = str(getattr(model, "openai_api_base", None) or "").rstrip("/")
+    if not url or not is_openai_like(model):
+        return None
+    key = getattr(model, "openai_api_key", None)
+    headers = {"Authorization": f"Bearer {key.get_secret_value()}"} if isinstance(key, SecretStr) else {}
+    options: dict[str, Any] = {"timeout": 3.0, "trust_env": not is_loopback(url)}
+    async with httpx.AsyncClient(headers=headers, **options) as client:
+        # llama.cpp's /props has the window in use, and the list of models that of other servers.
+        for address in (f"{url.removesuffix('/v1')}/props", f"{url}/models"):
+            with suppress(httpx.HTTPError, httpx.InvalidURL, ValueError):
+                if window := _window_in((await client.get(address)).json(), model_name(model)):
+                    return window
+    return None
+
+
+def _window_in(described: Any, name: str) -> int | None:
+    """The window in llama.cpp's properties, or in the entry of a list of models that has this name."""
+    if not isinstance(described, dict):
+        return None
+    data = described.get("data")
+    listed = [entry for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []
+    named = [entry for entry in listed if entry.get("id") == name] or (listed if len(listed) == 1 else [])
+    fields = [described.get("default_generation_settings"), *named, *(entry.get("meta") for entry in named)]
+    values = (part.get(field) for part in fields if isinstance(part, dict) for field in _WINDOW_FIELDS)
+    return next((value for value in values if isinstance(value, int) and value > 0), None)
 
 
 def length_options(model: Any, window: int) -> dict[str, Any]:

@@ -76,12 +76,15 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
         self.model = model
         self.settings = settings
         self._rejected: set[str] = set()
+        self._window: int | None = None
 
-    @property
-    def window(self) -> int:
-        """Tokens that the model reads: by the settings or its profile, else DEFAULT_WINDOW."""
-        profile = getattr(getattr(self.model, "bound", self.model), "profile", None) or {}
-        return self.settings.context_window or profile.get("max_input_tokens") or DEFAULT_WINDOW
+    async def window(self) -> int:
+        """Tokens that the model reads: by the settings, its profile, or its server, which is asked once."""
+        if self._window is None:
+            profile = getattr(getattr(self.model, "bound", self.model), "profile", None) or {}
+            window = self.settings.context_window or profile.get("max_input_tokens")
+            self._window = window or await chat_model.served_window(self.model) or DEFAULT_WINDOW
+        return self._window
 
     def for_stage(
         self, stage: str, *, schema: Mapping[str, Any] | None = None
@@ -102,7 +105,7 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
         config = ensure_config(config)
         stage = str((config.get("metadata") or {}).get(STAGE_KEY) or "reply")
         schema = kwargs.pop("schema", None)
-        options = chat_model.length_options(self.model, self.window)
+        options = chat_model.length_options(self.model, await self.window())
         options |= chat_model.schema_options(self.model, stage, schema)
         extras = {name: value for name, value in options.items() if name not in self._rejected}
         begun = False
@@ -340,8 +343,7 @@ ADVICE = (
     Advice("{llm} was not found there", "set JARVIS_MODEL to a model that the server lists under /models; "
            'JARVIS_BASE_URL includes the path, such as "http://localhost:8000/v1"',
            ("ModelNotFoundError", 404)),
-    Advice("the request is too long for {llm}", "shorten the request, set JARVIS_CONTEXT_WINDOW, "
-           "or use a model with a longer context",
+    Advice("the request is too long for {llm}", "shorten the request, or use a model with a longer context",
            ("ContextOverflowError", "exceed_context_size_error", 413)),
     Advice("{llm} has had too many requests", "wait a while, or check your quota with the provider",
            ("ModelRateLimitError", 429)),

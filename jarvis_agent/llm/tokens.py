@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any
 
 DEFAULT_WINDOW = 32_768
-"""Context window in tokens of a model that neither the settings nor its profile describe."""
+"""Context window in tokens of a model that neither the settings, its profile nor its server describe."""
 LOCAL_WINDOW = 8192
 """Context window in tokens for which a GGUF file is loaded; a larger one takes more memory."""
 

@@ -187,7 +187,7 @@ class PlanningChain(AsyncRunnable[str | PlanInput, Plan]):
         """Plan a request; each chunk has the tasks that became final."""
         config = ensure_config(config)
         request = PlanRequest.of(input, self.specs)
-        chain, values = await run_cpu_bound(self._compose, request, self.client.window)
+        chain, values = await run_cpu_bound(self._compose, request, await self.client.window())
         chunks = cast("AsyncGenerator[Plan, None]", chain.astream(values, config, **kwargs))
         most, count = max(STOP_AFTER, 4 * len(request.files)), 0
         async with aclosing(chunks):

@@ -134,7 +134,7 @@ class ResponseChain(AsyncRunnable[ResponseInput, str]):
             return
         request, template = PlanRequest.of(input), getattr(self.prompts, stage)
         may_go_on = input.get("tools") is not None and uses(template, "available_tasks")
-        window = self.client.window
+        window = await self.client.window()
         texts = await run_cpu_bound(response_texts, input, request, window)
         specs = request.specs if may_go_on else {}
         whole = task_variables(specs, window, brief=True) | {"chat_history": messages_of(request.turns)}

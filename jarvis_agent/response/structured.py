@@ -85,7 +85,7 @@ def structured_chain(
     model = client.for_stage("structure", schema=json_schema)
 
     async def write(inputs: Any, config: RunnableConfig) -> Any:
-        window = client.window
+        window = await client.window()
         texts = await run_cpu_bound(response_texts, inputs, PlanRequest.of(inputs), window)
         values = fill(template, {**texts, "answer": inputs.get("answer", "")}, window, schema=schema)
         messages = (await template.aformat_prompt(**values)).to_messages()

@@ -121,7 +121,7 @@ class SelectionChain(AsyncRunnable[dict[str, Any], ModelChoice]):
             inputs = SelectionInput.model_validate(input)
         except ValidationError as error:
             raise InputError(f"the selection chain cannot use its input: {describe_error(error)}") from error
-        window = self.client.window
+        window = await self.client.window()
         spec = find_task(inputs.task.task)
         task, candidates = inputs.task, inputs.candidates
         texts = {

@@ -1,5 +1,6 @@
 """Resources in notebooks: each kind has its HTML element, and content is escaped."""
 
+import wave
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,16 @@ def test_each_kind_of_file_has_its_html_element_unless_it_is_large(tmp_path: Pat
             file.truncate(MAX_EMBEDDED_BYTES + 1)
         assert len(resource._repr_html_()) < 1000
         assert f"<code>{path}</code>" in resource._repr_html_()
+
+
+def test_a_recording_shows_its_waveform(tmp_path: Path) -> None:
+    with wave.open(str(tmp_path / "a.wav"), "wb") as sound:
+        sound.setparams((1, 2, 16_000, 0, "NONE", ""))
+        sound.writeframes(b"\0\0" * 800 + b"\0\x80" * 800)
+    shown = Resource(kind="audio", path=tmp_path / "a.wav", mime="audio/wav")._repr_html_()
+    assert "M79 24V24M80 0V48" in shown
+    (tmp_path / "a.wav").write_bytes((tmp_path / "a.wav").read_bytes()[:-1])
+    assert "M80 0V48" in Resource(kind="audio", path=tmp_path / "a.wav", mime="audio/wav")._repr_html_()
 
 
 def test_a_table_shows_its_header_and_first_rows(tmp_path: Path) -> None:

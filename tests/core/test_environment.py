@@ -14,7 +14,7 @@ from jarvis_agent import JarvisAgent
 from jarvis_agent.core.environment import check_proxies, clean_key, is_loopback, key_of, set_up_proxies
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.settings import ServerSettings, Settings
-from jarvis_agent.llm.chat_model import openai_model
+from jarvis_agent.llm.chat_model import openai_model, served_window
 from jarvis_agent.media.download import _proxy_of
 
 DIRECT = "127.0.0.1,localhost,::1"
@@ -65,8 +65,10 @@ async def test_settings_leave_the_environment_as_it_is_and_this_machine_is_asked
 ) -> None:
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
     before = dict(os.environ)
-    with OpenAIDouble({"": "[]"}) as server:
+    reply = {"data": [{"id": "m", "max_model_len": 77}]}
+    with OpenAIDouble({"": "[]"}, answers={"/v1/models": reply}) as server:
         model: Any = openai_model("m", Settings(), server.base_url, "key")
+        assert await served_window(model) == 77
         assert [model.invoke("[]").text, (await model.ainvoke("[]")).text] == ["[]", "[]"]
     assert os.environ == before
     assert is_loopback("http://127.0.0.2:8000/v1")

@@ -85,8 +85,9 @@ class OpenAIDouble(ReplyServer):
         key: the only key that is let in; None: any.
         rejects: fields of a request that are answered with 400, such as "response_format".
         chunk: characters of a streamed piece; 0: whole texts.
+        answers: JSON by path of GET requests; other paths have a list of one model.
 
-    `requests` are those that came so far, but for those of a list of models.
+    `requests` are those that came so far, and `asked` the paths of GET requests.
     """
 
     def __init__(
@@ -96,8 +97,11 @@ class OpenAIDouble(ReplyServer):
         key: str | None = None,
         rejects: tuple[str, ...] = (),
         chunk: int = 8,
+        answers: Mapping[str, Any] | None = None,
     ) -> None:
         self.requests: list[Received] = []
+        self.asked: list[str] = []
+        self.answers = answers or {}
         self.key = key
         self.rejects = rejects
         self.chunk = chunk
@@ -113,7 +117,9 @@ class OpenAIDouble(ReplyServer):
 
     def handle(self, request: HubRequest) -> Reply:
         if request.method == "GET":
-            return json_reply({"object": "list", "data": [{"id": "double", "object": "model"}]})
+            self.asked.append(request.path)
+            listed = {"object": "list", "data": [{"id": "double", "object": "model"}]}
+            return json_reply(self.answers.get(request.path, listed))
         received = Received(request.json, request.headers.get("authorization", "").removeprefix("Bearer "))
         reply = self.answer(received)
         if isinstance(reply, Failure):

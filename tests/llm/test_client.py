@@ -268,11 +268,31 @@ class TestWithServer:
             assert await sent(server) == [16_384, None, None]
             assert "response_format" in server.requests[-1].body
 
-    def test_the_window_of_a_model_is_that_of_the_settings_or_of_its_profile(self) -> None:
+    @pytest.mark.parametrize(
+        ("answers", "window"),
+        [
+            ({}, DEFAULT_WINDOW),
+            ({"/v1/models": {"data": [{"id": "x"}, {"id": "default", "max_model_len": 9000}]}}, 9000),
+            ({"/v1/models": {"data": [{"id": "only", "context_length": 7000}]}}, 7000),
+            ({"/v1/models": {"data": [{"id": "x", "max_model_len": 1}, {"id": "y"}]}}, DEFAULT_WINDOW),
+            ({"/v1/models": {"data": [{"id": "default", "meta": {"n_ctx": 5000, "n_ctx_train": 1}}]}}, 5000),
+            ({"/props": {"default_generation_settings": {"n_ctx": 6000}}}, 6000),
+            ({"/v1/models": [7], "/props": "no"}, DEFAULT_WINDOW),
+            ({"/v1/models": {"data": 7}, "/props": {"data": True}}, DEFAULT_WINDOW),
+        ],
+    )
+    async def test_the_window_of_a_model_with_an_unknown_name_is_what_its_server_says(
+        self, answers: dict[str, Any], window: int
+    ) -> None:
+        with OpenAIDouble("[]", answers=answers) as server:
+            client = served(server)
+            assert await client.window() == window
+            assert await client.window() == window
+            assert len(server.asked) <= 2, "it is asked once"
+            assert await served(server, context_window=2048).window() == 2048
+        assert await served(server).window() == DEFAULT_WINDOW, "the server is gone"
         known = ScriptedLLM([], profile={"max_input_tokens": 32_000})
-        assert LLMClient(known, Settings()).window == 32_000
-        assert LLMClient(known, Settings(context_window=2048)).window == 2048
-        assert LLMClient(ScriptedLLM([]), Settings()).window == DEFAULT_WINDOW
+        assert await LLMClient(known, Settings()).window() == 32_000
 
     async def test_a_bad_request_for_another_reason_does_not_disable_schemas(self) -> None:
         with OpenAIDouble([Failure(400), Failure(400), "[]"]) as server:

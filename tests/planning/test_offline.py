@@ -83,35 +83,17 @@ def test_most_sentences_of_people_that_were_not_learned_from_get_their_plans_or_
     assert quiet < 0.15
 
 
-@tool
-def refund_order(order_id: str) -> str:
-    """Give a customer the money for an order back."""
-    return order_id
-
-
 def test_a_task_that_is_not_offered_is_named() -> None:
-    hub = list(TASKS.values())
-    rows: list[tuple[str, list[Any], list[str], str]] = [
-        ("Transcribe b.wav", ["image-to-text", refund_order], [], "one of the tools"),
-        ("Transcribe b.wav", ["image-to-text"], [], "`jarvis models"),
-        ("Is there a dog in cat.jpg?", ["visual-question-answering", "object-detection"],
-         ["visual-question-answering"], ""),
-        ("Summarize talk.wav", ["summarization"], [], "needs automatic-speech-recognition"),
-        ("Generate a video titled 'A dog' and dub it.", ["text-to-video", "text-to-speech"],
-         ["text-to-video", "text-to-speech"], "combine-video-audio"),
-        ("Translate hello to French", ["text-to-speech"], [], "needs translation"),
-        ("Refund order 4711, please.", [*hub, refund_order], [], "is needed to use refund_order"),
-        ("Refund order 4711, and describe a.jpg.", [*hub, refund_order], ["image-to-text"],
-         "is needed to use refund_order"),
-        ("Describe a.jpg", [*hub, refund_order], ["image-to-text"], ""),
-    ]  # fmt: skip
-    for request, tools, tasks, reason in rows:
-        made = OfflinePlanner(tools).invoke(request)
-        assert [task.task for task in made.tasks] == tasks, (request, made.notes)
-        assert reason in " ".join(made.notes), request
-        assert reason or not made.notes, request
-    for note in made.removed:
-        assert CHINESE.translated(note) != note
+    @tool
+    def count_words(text: str) -> str:
+        """Count the words of a text."""
+        return str(len(text.split()))
+
+    reasons = {"one of the tools": ["image-to-text", count_words], "`jarvis models": ["image-to-text"]}
+    for reason, tools in reasons.items():
+        made = OfflinePlanner(tools).invoke("Transcribe b.wav")
+        assert made.tasks == []
+        assert reason in " ".join(made.notes)
 
 
 def test_what_works_on_the_result_of_a_missing_task_is_left_out_and_says_so() -> None:

@@ -58,7 +58,7 @@ def _is_read_only(tool: BaseTool) -> bool:
 
 
 _SAYS_TEXT = re.compile(r"(^|[\W_])(texts?|content|body|sentences?|document|passage)($|[\W_])", re.IGNORECASE)
-_REQUEST_NAMES = frozenset({
+REQUEST_NAMES = frozenset({
     "query", "question", "prompt", "input", "inputs", "instruction", "request", "search", "q", "topic",
     "message", "description", "task",
 })  # fmt: skip
@@ -69,7 +69,7 @@ _SAYS_FILE = re.compile(r"(^|[\W_])(paths?|files?|folders?|urls?|attachment)($|[
 def _takes_text(name: str, about: Mapping[str, Any], purpose: str) -> bool:
     """Whether an argument takes a text: by its name and description, else by what the tool is for."""
     text = f"{name} {about.get('description', '')}"
-    purpose = "" if name in _REQUEST_NAMES or ARG_ALIASES.get(name, name) in MEDIA else purpose
+    purpose = "" if name in REQUEST_NAMES or ARG_ALIASES.get(name, name) in MEDIA else purpose
     is_text = about.get("type") == "string" and not _SAYS_FILE.search(text)
     return is_text and bool(_SAYS_TEXT.search(f"{text} {purpose}"))
 

@@ -39,14 +39,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and n
 @eval_app.command()
 def taskbench(folder: Folder, model: Model = None, limit: Limit = None, as_json: AsJson = False) -> None:
     """Score plans for the requests and tools of a TaskBench folder."""
-    from jarvis_agent.core.errors import ConfigError
-    from jarvis_agent.core.settings import read_settings
     from jarvis_agent.evaluation.taskbench import read_folder, score_folder
-    from jarvis_agent.llm.chat_model import resolve_model
 
     bench = read_folder(folder)
-    if resolve_model(model, read_settings()) is None:
-        raise ConfigError("TaskBench has tools of its own, which a language model must plan")
     name, predictions = _plan_all(model, bench.inputs(limit))
     _print_table("TaskBench", score_folder(bench, predictions, name), [], as_json)
     _exit_if_all_failed(predictions)

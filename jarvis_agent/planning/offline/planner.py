@@ -6,7 +6,7 @@ planning_chain(llm).with_fallbacks([planner], exception_key="error")
 """
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
@@ -16,12 +16,15 @@ from typing import Any
 from langchain_core.runnables import RunnableLambda
 
 from jarvis_agent.backends.languages import find_language, languages_in
+from jarvis_agent.backends.starter.embeddings import load_embedder
 from jarvis_agent.core.concurrency import run_cpu_bound
 from jarvis_agent.core.errors import describe_error
 from jarvis_agent.core.file_mentions import split_names
 from jarvis_agent.core.notes import Note
 from jarvis_agent.core.references import ref, refs_in, substitute
 from jarvis_agent.core.settings import Settings, read_settings
+from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.text import brief_text, detect_script, map_texts
 from jarvis_agent.core.types import Resource, Task
 from jarvis_agent.media.access import PATTERN
@@ -29,6 +32,7 @@ from jarvis_agent.planning import plan as plans
 from jarvis_agent.planning.inputs import PlanRequest, Tools, name_of, task_specs
 from jarvis_agent.planning.offline.network import NetworkPlan, PointerNetwork, open_network
 from jarvis_agent.planning.offline.sequences import lacks_file
+from jarvis_agent.planning.offline.tools import REFERS_BACK, plan_tools, recognise, steps_of_tools, values_of
 from jarvis_agent.planning.plan import Plan
 
 SURE, UNKNOWN = 0.83, 0.15
@@ -96,16 +100,25 @@ def plan_request(
         return Plan(notes=[Note("no task is offered")]), 1.0
     network = network or open_network(settings)
     specs = request.specs
-    offered = {name for name in network.known_tasks if name in specs and specs[name].category != "tool"}
-    own = [name for name in specs if name not in offered]
+    if has_tools := any(spec.category == "tool" for spec in specs.values()):
+        specs = recognise(specs, load_embedder(settings).encode)
+    performers = {name: spec for spec in specs.values() if (name := _hub_name(spec)) in network.known_tasks}
+    own = [spec for spec in specs.values() if spec not in performers.values()]
+    steps: list[tuple[str, TaskSpec]] = []
+    if own:
+        encode = load_embedder(settings).encode
+        steps, rest = steps_of_tools(request.text, own, [*performers.values()], encode)
+        request = replace(request, text=rest)
     shortened, restore = _without_pasted_texts(request)
     shortened, rows = shorten_rows(shortened)
     step = f"“{brief_text(request.text.strip(' .,;!?'), _MOST_QUOTED)}”"
-    draft = network.write(shortened, offered)
-    if draft.probability < SURE and offered != network.known_tasks:
-        wanted = network.write(shortened, network.known_tasks)  # what is not offered may be needed
-        draft = wanted if wanted.probability > draft.probability else draft
-    tasks, notes = _possible(draft, offered, step, any(specs[name].category == "tool" for name in own))
+    draft = NetworkPlan([], [], [], 1.0)
+    if request.text or not steps:
+        draft = network.write(shortened, performers)
+        if draft.probability < SURE and performers.keys() != network.known_tasks:
+            wanted = network.write(shortened, network.known_tasks)  # what is not offered may be needed
+            draft = wanted if wanted.probability > draft.probability else draft
+    tasks, notes = _possible(draft, performers, step, has_tools)
     if draft.left_out and not draft.tasks and _lacks_picture(shortened, network):
         notes.append(Note(plans.NO_FILE, step=step))
     else:
@@ -114,22 +127,24 @@ def plan_request(
         tasks = repeat_tasks(tasks, [second, *not_shown])
     tasks = [task.model_copy(update={"args": map_texts(task.args, restore)}) for task in tasks]
     tasks = _with_languages(tasks, request.text)
+    tasks, missing = plan_tools(steps, request.files, tasks, specs)
+    notes += missing
     if not tasks and not notes:
         reason = plans.NOTHING_ASKED if draft.probability >= SURE else plans.NOT_UNDERSTOOD
         notes.append(Note(reason, step=step))
-    if own and notes:
-        notes.append(Note("a language model is needed to use {tools}", tools=", ".join(own)))
     notes += _unused(request, tasks, draft.unread)
-    guess = [Note("this plan is a guess: {doubt}", doubt=_doubt(draft))]
-    is_guess = bool(tasks) and draft.probability < SURE
+    # The network did not read the steps of tools, whose results a later step may mean.
+    probability = 0.0 if steps and draft.tasks and REFERS_BACK.search(request.text) else draft.probability
+    doubt = _doubt(draft) if probability else Note("{step} may mean something else", step=step)
+    guess = [Note("this plan is a guess: {doubt}", doubt=doubt)]
+    is_guess = bool(tasks) and probability < SURE
     plan = Plan(tasks=tasks, notes=notes + guess * is_guess, removed=notes, preference=draft.preference)
-    return plan, draft.probability
+    return plan, probability
 
 
 def _unused(request: PlanRequest, tasks: Sequence[Task], unread: str) -> Iterator[Note]:
     """Which files, or parts of the request, no task uses."""
-    values = [value for task in tasks for value in task.args.values()]
-    used = [str(item) for value in values for item in (value if isinstance(value, list) else [value])]
+    used = [str(value) for task in tasks for value in values_of(task)]
     names = list(map(name_of, request.files))
     named = {name for text in used for name in split_names(text, names)[1::2]}
     for name in names:
@@ -204,8 +219,27 @@ def _with_languages(tasks: Sequence[Task], request: str) -> list[Task]:
     return changed
 
 
+def _hub_name(spec: TaskSpec) -> str:
+    """The Hub's task that a task type performs; "" if none is known."""
+    return next(iter(spec.aliases[-1:]), "") if spec.category == "tool" else spec.name
+
+
+def _adapted_args(spec: TaskSpec, task: Task) -> dict[str, Any] | None:
+    """Arguments for another task type, by name, then by kind; None if a required one has no value."""
+    kinds = {arg.name: arg.kind for arg in TASKS[task.task].inputs}
+    left = dict(task.args)
+    args = {arg.name: left.pop(arg.name) for arg in spec.inputs if arg.name in left}
+    for arg in spec.inputs:
+        if arg.required and arg.name not in args:
+            name = next((name for name in left if kinds.get(name) == arg.kind), None)
+            if name is None:
+                return None
+            args[arg.name] = left.pop(name)
+    return args
+
+
 def _possible(
-    draft: NetworkPlan, offered: Collection[str], step: str, has_tools: bool
+    draft: NetworkPlan, performers: Mapping[str, TaskSpec], step: str, has_tools: bool
 ) -> tuple[list[Task], list[Note]]:
     """The tasks of a draft that are likely and offered, with new ids; and notes on the others."""
     places: dict[int, int] = {}
@@ -215,6 +249,8 @@ def _possible(
     lacking: set[int] = set()
     for task, likely in zip(draft.tasks, draft.probabilities, strict=True):
         lost = [draft.tasks[dep].task for dep in task.deps if dep not in places]
+        spec = performers.get(task.task)
+        args = _adapted_args(spec, task) if spec and spec.category == "tool" else task.args
         if likely < UNKNOWN or unknown & {*task.deps}:
             unknown.add(task.id)
         elif lacks_file(task) or lacking & {*task.deps}:
@@ -223,14 +259,14 @@ def _possible(
         elif lost:
             left_out = "{task} is left out: it depends on {other}, which is left out"
             notes.append(Note(left_out, task=task.task, other=lost[0]))
-        elif task.task not in offered:
+        elif spec is None or args is None:
             reason = plans.NO_TOOL if has_tools else plans.NO_MODEL
             helps = () if has_tools else Note("`jarvis models {task}` has the reasons", task=task.task)
             notes.append(Note(reason, step=step, task=task.task, advice=helps))
         else:
-            args = substitute(task.args, lambda number: ref(places[number]))
+            args = substitute(args, lambda number: ref(places[number]))
             places[task.id] = len(tasks)
-            tasks.append(Task(task=task.task, id=len(tasks), dep=refs_in(args) or [-1], args=args))
+            tasks.append(Task(task=spec.name, id=len(tasks), dep=refs_in(args) or [-1], args=args))
     if unknown:
         notes.append(Note("{step} is only understood in part" if tasks else plans.NOT_UNDERSTOOD, step=step))
     return tasks, list(dict.fromkeys(notes))
