@@ -42,9 +42,11 @@ def expert_error(error: Exception, provider: str) -> ExpertError:
     status, message = int(response.status_code), None
     if status in _REFUSALS:
         return UnsupportedError(f"{provider}: {_REFUSALS[status]}")
-    with suppress(ValueError, LookupError, TypeError):
-        message = response.json()["error"]
-    message = message if isinstance(message, str) else str(error)
+    with suppress(ValueError, AttributeError):  # it is no JSON, or no object
+        message = response.json()
+        while isinstance(message, Mapping):
+            message = message.get("error") or message.get("message") or message.get("detail")
+    message = str(message or error)
     text = f"{provider} answered {status}: {brief_text(message, 200)}"
     if status not in (408, 429) and status < 500:
         return UnsupportedError(text)

@@ -2,6 +2,7 @@
 
 import base64
 import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,13 @@ from PIL import Image
 from jarvis_agent.backends.outputs.adapters import adapt
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.types import Candidate, Resource
+from jarvis_agent.media.recordings import write_video
 from jarvis_agent.testing import HubDouble
 
 B64_SOUND = base64.b64encode(wav()).decode()
 CAPTION, SUMMARY, SAID = {"generated_text": "a cat"}, {"summary_text": "a cat"}, {"text": "a cat"}
+MESSAGE = {"role": "assistant", "content": "a cat"}
+VECTOR = [0.5, 0.25]
 TEXT, LISTEN, ASK = "summarization", "automatic-speech-recognition", "visual-question-answering"
 
 
@@ -34,6 +38,34 @@ def ask(hub: HubDouble, tmp_path: Path, task: str, reply: Any, **inputs: Any) ->
         ),
         (TEXT, {"result": "a cat", "seconds": 0.5}, SUMMARY),
         (TEXT, {"summary_text": None, "generated_text": "a cat"}, SUMMARY),
+        *(
+            (TEXT, reply, SUMMARY)
+            for reply in (
+                {"generated_text": "a cat", "error": None},
+                {"success": True, "data": {"caption": "a cat"}},
+                {"predictions": ["a cat"]},
+                {"content": "a cat", "model": "m.gguf", "stop": True},  # llama.cpp
+                {"model": "m", "message": MESSAGE, "done": True},  # Ollama
+                {"object": "chat.completion", "choices": [{"index": 0, "message": MESSAGE}]},
+                [{"generated_text": [{"role": "user", "content": "hi"}, MESSAGE]}],
+                b'\xef\xbb\xbf[{"summary_text": "a cat"}]',
+            )
+        ),
+        *(
+            ("feature-extraction", reply, VECTOR)
+            for reply in (
+                [VECTOR],
+                {"embeddings": [VECTOR]},
+                {"data": [{"embedding": VECTOR, "index": 0}], "usage": {"total_tokens": 2}},  # OpenAI
+                [{"index": 0, "embedding": [VECTOR]}],  # llama.cpp
+            )
+        ),
+        ("text-classification", {"predictions": LABELS}, LABELS),
+        (
+            "text-classification",
+            [{"sequence": "hi", "labels": ["cat", "dog"], "scores": [0.75, 0.25]}],
+            LABELS,
+        ),
         ("text-generation", CAPTION, CAPTION),
         ("text-classification", [[LABELS]], LABELS),
         ("text-classification", LABELS[0], LABELS[:1]),
@@ -83,6 +115,12 @@ async def test_sounds_are_read_in_base64_too(hub: HubDouble, tmp_path: Path) -> 
         ("text-to-image", b"", "str ''"),
         (TEXT, b"<html>log in</html>", "str '<html>"),
         (TEXT, png(), "bytes b'"),
+        (TEXT, b'[{"summary_text": "a c', "str '"),  # the connection broke off
+        (TEXT, b'data: {"token": {"text": "a"}}', "str 'data:"),
+        (TEXT, {"detail": "Not found"}, "Not found"),
+        (TEXT, {"errors": ["too long"]}, "too long"),
+        (TEXT, {"model": "m", "outputs": [{"name": "text", "data": ["a", "b"]}]}, "dict"),
+        ("text-classification", b'[{"label": "cat", "score": 0.5}, {"label": "dog", "score": NaN}]', "nan"),
         (TEXT, {"error": "the model is broken"}, "the model is broken"),
         (TEXT, b"null", "NoneType None"),
         ("text-to-speech", {"audio": "none"}, "audio"),
@@ -110,3 +148,63 @@ async def test_pictures_are_sent_upright_and_files_with_their_type(hub: HubDoubl
     voice = Resource(kind="audio", path=tmp_path / "voice", mime="audio/wav")
     await run(ask(hub, tmp_path, LISTEN, SAID, audio=voice))
     assert [one.headers["content-type"] for one in hub.requests] == ["image/jpeg", "image/jpeg", "audio/wav"]
+
+
+async def test_all_parts_of_a_transcript_are_read(hub: HubDouble, tmp_path: Path) -> None:
+    (tmp_path / "voice").write_bytes(wav())
+    voice = Resource(kind="audio", path=tmp_path / "voice", mime="audio/wav")
+    parts = [{"start": 0.0, "end": 1.0, "text": "a cat"}, {"start": 1.0, "end": 2.0, "text": " sat"}]
+    call = ask(hub, tmp_path, LISTEN, parts, audio=voice)
+    assert adapt(call.spec, await run(call), call)[0] == {"text": "a cat\nsat"}
+
+
+async def test_samples_are_read_as_numbers_too(hub: HubDouble, tmp_path: Path) -> None:
+    """The form of transformers' pipelines."""
+    call = ask(hub, tmp_path, "text-to-speech", [{"audio": [[0.0, 0.5] * 400], "sampling_rate": 8000}])
+    assert adapt(call.spec, await run(call), call)[0]["duration"] == 0.1
+
+
+@pytest.mark.parametrize("reply", [b"mp4", {"video": base64.b64encode(b"mp4").decode()}])
+async def test_videos_are_read(hub: HubDouble, tmp_path: Path, reply: Any) -> None:
+    film = tmp_path / "film.mp4"
+    write_video(film, [Image.new("RGB", (16, 16))] * 3, 5)
+    content = film.read_bytes()
+    reply = content if reply == b"mp4" else {"video": base64.b64encode(content).decode()}
+    call = ask(hub, tmp_path, "text-to-video", reply)
+    assert adapt(call.spec, await run(call), call)[0]["frames"] == 3
+    assert hub.requests[0].json["inputs"] == "hi"
+
+
+@pytest.mark.parametrize(
+    ("task", "kind", "reply"),
+    [
+        ("audio-to-audio", "audio", {"path": "PLACE"}),
+        ("image-segmentation", "image", [{"label": "cat", "score": 0.5, "mask": "PLACE"}]),
+    ],
+)
+async def test_a_reply_names_no_file_of_this_machine(
+    hub: HubDouble, tmp_path: Path, task: str, kind: str, reply: Any
+) -> None:
+    path = tmp_path / "own"
+    path.write_bytes(png() if kind == "image" else wav())
+    reply = json.dumps(reply).replace("PLACE", str(path)).encode()
+    file = Resource(kind=kind, path=path, mime="image/png")
+    with pytest.raises(UnsupportedError, match="cannot be read from its answer"):
+        await run(ask(hub, tmp_path, task, reply, **{kind: file}))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"error": "it is too long", "error_type": "validation"},
+        {"error": {"message": "it is too long", "code": 400}},
+        {"object": "error", "message": "it is too long", "code": 400},
+        {"detail": "it is too long"},
+        {"detail": [{"loc": ["body", "inputs"], "msg": "it is too long"}]},
+    ],
+)
+async def test_the_words_of_a_refusal_are_told(hub: HubDouble, tmp_path: Path, body: Any) -> None:
+    hub.answer("/mine", status=422, body=body)
+    model = Candidate(id="mine", task=TEXT, metadata={"url": f"{hub.url}/mine"})
+    with pytest.raises(UnsupportedError, match=r"answered 422: .*it is too long"):
+        await run(call_of(TEXT, tmp_path, model, text="hi"))

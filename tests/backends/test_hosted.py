@@ -48,7 +48,7 @@ async def test_only_hugging_face_is_sent_the_hugging_face_token(
         for server, token in ((hub, True), (other, False)):
             server.answer("/my-endpoint", body=[LABELS])
             raw = await run(call_of(TASK, tmp_path, endpoint(f"{server.url}/my-endpoint"), text="hi"))
-            assert raw[0]["label"] == "cat"
+            assert raw.output[0]["label"] == "cat"
             [request] = server.requests
             assert (request.path, "hf_secret" in str(request.headers)) == ("/my-endpoint", token)
     monkeypatch.setattr(AsyncInferenceClient, "_inner_post", post)

@@ -24,7 +24,8 @@ from langchain_core.messages.utils import convert_to_openai_messages
 from jarvis_agent.backends.base import Call, labels_of, sentences_of
 from jarvis_agent.backends.chat_model import user_message
 from jarvis_agent.backends.http_errors import combine_errors, expert_error, reply_timeout
-from jarvis_agent.backends.outputs.validators import describe_value, text_in
+from jarvis_agent.backends.outputs.adapters import adapt
+from jarvis_agent.backends.outputs.validators import describe_value, existing_file, text_in, texts_in
 from jarvis_agent.core.concurrency import DaemonThreads, start_daemon_thread
 from jarvis_agent.core.content import decode_base64
 from jarvis_agent.core.errors import (
@@ -131,12 +132,17 @@ class HostedBackend:
         )
         try:
             async with asyncio.timeout(seconds):
-                return await _in_own_loop(run_call(client, serving.task, call))
+                raw = await _in_own_loop(run_call(client, serving.task, call))
+            if serving.url is None or row.open_file is not None:
+                return raw
+            return await asyncio.to_thread(adapt, call.spec, raw, call)
         except TimeoutError as error:
             raise TransientError(f"{serving.provider} did not answer within {seconds:g} s") from error
         except httpx.HTTPError as error:
             raise expert_error(error, serving.provider) from redacted_cause(error)
-        except (UnsupportedError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        except (
+            UnsupportedError, OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError
+        ) as error:  # fmt: skip
             if client.reply is not None:  # it is not in the form that the client expects
                 return await asyncio.to_thread(read_reply, client.reply, call, row.open_file)
             if isinstance(error, UnsupportedError):
@@ -199,14 +205,17 @@ async def _in_own_loop(work: Coroutine[Any, Any, T]) -> T:
 
 
 def read_reply(reply: bytes, call: Call, open_file: Callable[[bytes, Call], Any] | None = None) -> Any:
-    """The raw output in a reply: JSON, a text, or what `open_file` makes of its first file."""
+    """What the task makes, in a reply of any form: its first part that fits, or what `open_file` opens.
+
+    A backend on this machine may name a file that it has written; a reply may not.
+    """
     value: Any = reply
     with suppress(UnicodeDecodeError):
-        value = reply.decode()
+        value = reply.decode("utf-8-sig")
         with suppress(ValueError, RecursionError):
             value = json.loads(value)
-    if isinstance(value, Mapping) and "error" in value:
-        raise UnsupportedError(f"{call.spec.name} failed there: {brief_text(str(value['error']), 200)}")
+    if isinstance(value, Mapping) and (failure := value.get("error") or value.get("errors")):
+        raise UnsupportedError(f"{call.spec.name} failed there: {brief_text(str(failure), 200)}")
     if open_file is not None:
         made = []
         for content in _files_in(value):
@@ -217,11 +226,25 @@ def read_reply(reply: bytes, call: Call, open_file: Callable[[bytes, Call], Any]
             call.notes.append(Note(first, number=len(made), model=call.candidate.id))
         if made:
             return made[0]
-    elif call.spec.outputs[0] == "text" and (text := text_in(value)) is not None:
-        return text
-    elif isinstance(value, Mapping | list):
-        return value
+        for part in _containers_in(value):  # transformers' pipelines write samples as numbers
+            if isinstance(part, Mapping) and {"audio", "sampling_rate"} <= part.keys():
+                return {"audio": part["audio"], "sampling_rate": part["sampling_rate"]}
+    elif call.spec.outputs[0] in ("text", "data") or not any(map(existing_file, texts_in(value))):
+        for part in _containers_in(value):
+            with suppress(UnsupportedError):
+                return adapt(call.spec, part, call)
+        if call.spec.outputs[0] == "text" and (text := text_in(value)) is not None:
+            return text
     raise UnsupportedError(f"{call.spec.name} cannot be read from its answer, {describe_value(value)}")
+
+
+def _containers_in(value: Any) -> Iterator[Any]:
+    """The objects and lists in a value, the outer ones first, without single items of longer lists."""
+    level = [value]
+    while level := [part for part in level if isinstance(part, Mapping | list)]:
+        yield from level
+        parts = [part.values() if isinstance(part, Mapping) else part for part in level]
+        level = [item for part in parts if len(part) == 1 or not isinstance(part, list) for item in part]
 
 
 def _files_in(value: Any) -> Iterator[bytes]:
@@ -263,7 +286,10 @@ async def run_call(client: AsyncInferenceClient, task: str, call: Call) -> Any:
     row = CALLS[task]
     try:
         async with client:
-            method = getattr(client, row.method or task.replace("-", "_"))
+            name = row.method or task.replace("-", "_")
+            if str(client.model).startswith("http"):  # the same request; the client knows providers alone
+                name = name.replace("to_video", "to_image")
+            method = getattr(client, name)
             reply = await method(**{**_arguments(row, call), **_options(method, call)})
         return row.finish(reply, call)
     finally:

@@ -5,7 +5,7 @@ What a value must be is a type for pydantic. Numbers of numpy and torch count as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +17,7 @@ from pydantic import (
     InstanceOf,
     TypeAdapter,
     ValidationError,
+    conlist,
     create_model,
 )
 from pydantic_core import to_jsonable_python
@@ -108,27 +109,48 @@ def best_first(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def find_text(raw: Any, *keys: str) -> str:
-    """The text of a str, of a dict that has it under one of the keys, or of the first dict of a list."""
-    value = raw[0] if isinstance(raw, list | tuple) and raw else raw
-    if isinstance(value, Mapping):
-        value = next((value[key] for key in keys if value.get(key) is not None), None)
-    return str(check(Text, value, "a text"))
+    """The text of a str, or of a dict that has it under one of the keys; of several dicts as lines."""
+    values = raw if isinstance(raw, list | tuple) else [raw]
+    texts = [
+        next((value[key] for key in keys if value.get(key) is not None), None)
+        if isinstance(value, Mapping)
+        else (value if len(values) == 1 else None)
+        for value in values
+    ]
+    return "\n".join(check(conlist(Text, min_length=1), texts, "a text"))
 
 
 def text_in(value: Any) -> str | None:
     """A text, a number, the only text of a dict, or the last message of a chat; None for anything else."""
     match value:
         case str():
-            is_page = value.lstrip()[:9].lower().startswith(("<!doctype", "<html"))
-            return value if value.strip() and not is_page else None
+            is_other = value.lstrip()[:9].lower().startswith(_NO_TEXT)
+            return value if value.strip() and not is_other else None
         case int() | float():
             return str(value)
-        case [{"type": "text", "text": only}] | [*_, {"role": "assistant", "content": only}] | [only]:
+        case (
+            [{"type": "text", "text": only}] | [*_, {"role": "assistant", "content": only}] | [only]
+            | {"generated_text": only} | {"choices": [{"message": {"content": only}}, *_]}
+            | {"message": {"content": only}} | {"content": only} | {"response": only}
+        ):  # fmt: skip
             return text_in(only)
-        case Mapping() if "error" not in value:
-            texts = [part for part in value.values() if isinstance(part, str)]
+        case Mapping() if value.keys().isdisjoint({"error", "errors", "detail", "message"}):
+            texts = [*texts_in(value)]
             return text_in(texts[0]) if len(texts) == 1 else None
     return None
+
+
+_NO_TEXT = ("<!doctype", "<html", "data:", '{"', '[{"', '["')
+"""How pages, events and JSON that was cut off begin."""
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """The texts in nested objects and lists."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list):
+        for part in value.values() if isinstance(value, Mapping) else value:
+            yield from texts_in(part)
 
 
 def existing_file(value: Any) -> Path | None:
