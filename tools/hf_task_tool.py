@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import lru_cache
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, Self, cast
 
@@ -81,6 +82,8 @@ class HFTaskTool(BaseTool):
     content: ContentForm = "text"
     # The latest files that tools have produced, each with its thread; "" where no thread exists.
     produced: Any = Field(default_factory=lambda: deque(maxlen=MAX_PRODUCED), exclude=True, repr=False)
+    # Numbers for calls outside of a chat, of which each has a seed of its own.
+    calls: Any = Field(default_factory=count, exclude=True, repr=False)
     response_format: Literal["content", "content_and_artifact"] = "content_and_artifact"
     handle_tool_error: Any = True
 
@@ -160,7 +163,7 @@ class HFTaskTool(BaseTool):
         store.grant_resources(await asyncio.to_thread(files_in, _messages_in(runtime), settings))
         task = Task(
             task=self.spec.name,
-            id=_call_number(runtime),
+            id=next(self.calls) if runtime is None else _call_number(runtime),
             args={k: v for k, v in args.items() if v is not None},
         )
         context = RunContext(request=_last_human_message(runtime), config=config)

@@ -79,3 +79,13 @@ def test_a_tool_that_is_called_again_draws_another_picture(home: Path, ids: tupl
     messages = create_agent(llm, tools).invoke({"messages": [("user", "Draw three cats")]})["messages"]
     made = [one.artifact["attempts"][0]["seed"] for one in messages if isinstance(one, ToolMessage)]
     assert made == [0, 1, 2]
+
+
+def test_a_tool_that_is_called_outside_of_a_chat_draws_another_picture_each_time(home: Path) -> None:
+    (tool,) = hub_tools(DRAW, experts={DRAW: paint})
+    calls: list[ToolCall] = [
+        ToolCall(name=DRAW, args=CAT, id=str(number), type="tool_call") for number in range(3)
+    ]
+    messages = [*tool.batch(calls), tool.invoke(calls[0])]
+    made = [message.artifact["attempts"][0]["seed"] for message in messages]
+    assert sorted(made) == [0, 1, 2, 3]

@@ -147,6 +147,16 @@ async def test_all_pictures_of_a_gallery_are_kept_and_other_values_are_named(
     assert call.notes == ["the Space returned besides: Number: 7; File: a file"]
 
 
+async def test_a_space_gets_the_seed_of_the_task(space: SpaceDouble, tmp_path: Path, picture: Path) -> None:
+    takes = {"text": "Textbox", "seed": "Slider", "randomize_seed": "Checkbox"}
+    space.add("/draw", takes, ["Image"], lambda **_: picture)
+    call = call_of("text-to-image", space.url, tmp_path, {"text": "a cat"})
+    for seed in (3, 4):
+        await run(replace(call, settings=SETTINGS.model_copy(update={"seed": seed})))
+    sent = [(values["seed"], values["randomize_seed"]) for _, values in space.calls]
+    assert sent == [(3, False), (4, False)]
+
+
 async def test_a_list_stays_a_list_unless_a_text_is_wanted(space: SpaceDouble, tmp_path: Path) -> None:
     label = {"label": "cat", "confidences": []}
     takes = {"text": "Textbox", "labels": "CheckboxGroup"}

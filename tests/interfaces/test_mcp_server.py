@@ -35,6 +35,7 @@ from served import ANSWER, CAT, agent_of, endless_expert, listening, plan_for, s
 from waiting import until
 
 from jarvis_agent import JarvisAgent, Settings
+from jarvis_agent.backends.base import Call
 from jarvis_agent.core.errors import CLONE, MissingExtraError
 from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.core.types import Resource
@@ -304,9 +305,10 @@ async def test_errors_are_results_with_the_reason(tmp_path: Path, monkeypatch: p
         assert [tool.name for tool in (await client.list_tools()).tools] == ["weather", "jarvis"]
         for name, args, reason in (
             ("whether", {}, "there is no tool 'whether'"),
-            ("weather", {}, "text\n  Field required"),
+            ("weather", {}, "text: Field required"),
             ("weather", {"text": "now"}, "internal error (OSError)"),
             ("jarvis", {"request": " "}, "the request is empty"),
+            ("jarvis", {}, "the request is empty"),
             ("jarvis", {"request": "x" * 100}, "100 bytes of text"),
             ("jarvis", {"request": "x", "files": ["data:image/png;base64,!"]}, "not valid base64"),
         ):
@@ -314,6 +316,17 @@ async def test_errors_are_results_with_the_reason(tmp_path: Path, monkeypatch: p
             assert failed.is_error
             assert reason in texts(failed)
             assert "sk-live" not in texts(failed)
+
+
+@both_eras
+async def test_a_task_that_is_called_again_has_another_seed(tmp_path: Path, era: str) -> None:
+    def paint(call: Call) -> Image.Image:
+        return Image.new("RGB", (1 + call.settings.seed, 1))
+
+    agent = agent_of(tmp_path, {"text-to-image": paint})
+    async with serving(agent) as url, connected(url, era=era) as client:
+        drawn = [await client.call_tool("text-to-image", {"text": "a cat"}) for _ in range(3)]
+    assert [one.structured_content["output"]["width"] for one in drawn if one.structured_content] == [1, 2, 3]
 
 
 async def test_a_tool_that_tells_of_no_events_is_called_once(tmp_path: Path) -> None:

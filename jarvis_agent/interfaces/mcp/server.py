@@ -10,7 +10,7 @@ import logging
 import os
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, aclosing, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -34,7 +34,7 @@ from starlette.routing import Route
 from jarvis_agent import __version__
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.core.concurrency import run_in_daemon_thread
-from jarvis_agent.core.errors import JarvisError, public_message
+from jarvis_agent.core.errors import JarvisError, public_message, words_of
 from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.core.types import Resource
 from jarvis_agent.interfaces.common import uploads_and_outputs as outputs
@@ -75,6 +75,8 @@ class McpWorkspace:
     agent: JarvisAgent
     names: outputs.PublicNames
     links: deque[types.ResourceLink] = field(default_factory=lambda: deque(maxlen=1000))
+    calls: Iterator[int] = field(default_factory=count)
+    """Numbers for their calls, of which each has a seed of its own."""
 
     def blocks(self, resources: Iterable[Resource]) -> list[types.ContentBlock]:
         """The files that a call has made as content. Inputs are left out, and files that are gone. Blocks."""
@@ -153,7 +155,7 @@ def _explanation(name: str, error: Exception) -> str:
     if isinstance(error, JarvisError):
         return public_message(error)
     if isinstance(error, ToolException | ValidationError):
-        return str(error)
+        return words_of(error)
     if isinstance(error, HTTPException):
         return error.detail
     logger.error("the tool %s failed", name, exc_info=error)
@@ -192,6 +194,8 @@ async def _call(
     if name == _AGENT:
         return await _ask(workspace, arguments, report)
     is_task = isinstance(tool, HFTaskTool)
+    if is_task:
+        tool = tool.model_copy(update={"calls": workspace.calls})
     call: Any = {"type": "tool_call", "name": name, "args": arguments, "id": "mcp"}
     events: Any = RunnableLambda(tool.ainvoke).astream_events(call)  # a tool may tell of no events
     async with aclosing(events):
@@ -216,7 +220,7 @@ async def _call(
 
 async def _ask(workspace: McpWorkspace, arguments: Mapping[str, Any], report: Report) -> types.CallToolResult:
     """Run a request. It is an error if nothing could be done, as in the command line's exit code."""
-    request = {"input": arguments["request"], "files": arguments.get("files") or []}
+    request = {"input": arguments.get("request", ""), "files": arguments.get("files") or []}
     run = None
     async with aclosing(workspace.agent.aevents(request)) as events:
         async for event in events:
