@@ -14,6 +14,7 @@ from jarvis_agent.core.notes import limit_of
 
 _FIELDS = {
     **dict.fromkeys(("url", "image_url", "audio_url", "video_url", "file_url", "uri", "file_uri"), "url"),
+    **dict.fromkeys(("image", "audio", "video"), "url"),  # of Qwen's templates and of Vercel's SDK
     **dict.fromkeys(("base64", "data", "file_data", "blob", "bytes"), "base64"),
     **dict.fromkeys(("mime_type", "media_type", "mimeType"), "mime_type"),
     **{name: name for name in ("file_id", "filename", "format", "text")},

@@ -62,7 +62,7 @@ class EnvironmentSettings(BaseSettings):
     """Settings that are read from JARVIS_ variables unless they are given."""
 
     model_config = SettingsConfigDict(
-        env_prefix="JARVIS_", frozen=True, extra="forbid", populate_by_name=True
+        env_prefix="JARVIS_", env_ignore_empty=True, frozen=True, extra="forbid", populate_by_name=True
     )
 
     if not TYPE_CHECKING:  # Type checkers take the parameters from the fields.

@@ -85,7 +85,7 @@ def brief_text(text: str, limit: int = 300) -> str:
     return f"{line[: space if space > 0 else limit]} …"
 
 
-SEPARATORS = ("\n", ";；؛、|", ",，،")
+SEPARATORS = ("\n", "\t;；؛、|", ",，،")
 """What stands between the items of a list, the strongest first."""
 
 SENTENCE_SEPARATORS = ("\n", ";；؛")
@@ -98,9 +98,9 @@ def split_list(text: str, separators: Iterable[str] = SEPARATORS) -> list[str]:
     An item in quotes may hold separators, as in CSV. A text without separators is one item.
     """
     text = text.strip()
+    if isinstance(items := read_literal(text) if text[:1] in "[({" else None, list | tuple | set):
+        return [item for value in items if (item := str(value).strip())]
     if text[:1] == "[" and text[-1:] == "]":
-        if isinstance(items := read_literal(text), list):
-            return [item for value in items if (item := str(value).strip())]
         text = text[1:-1]
     items = [text]
     for marks in separators:

@@ -60,7 +60,7 @@ _FOLDER = re.compile(r"(?:~[\w.-]*|[A-Za-z]:)?[/\\]+|(?<!\.)(?:\.\.?[/\\]+)+")
 _WILD = r"(?:[*?]|\[!?(?:\w-\w)+\]|(?<=[\w./\\-])\[!?[\w-]+\]|\{[\w.-]+(?:,[\w.-]+)+\}|\{[0-9]+\.\.[0-9]+\})"
 PATTERN = re.compile(
     rf"(?:\*\*/)?(?:(?<!{LETTER})(?<![.*?-])(?:{LETTER}|[.-])*{_WILD}(?:{LETTER}|[.-]|{_WILD})*(?:{LETTER}|(?<=\}}))"
-    r"|(?<=[/\\])\*)"
+    rf"|(?<=\*\*/)(?:{LETTER}|[.-])+|(?<=[/\\])\*)"
     rf"(?!\.?(?:{LETTER}|\*)|\?+{LETTER})"
 )
 """A pattern for names in a folder: *.png, p?.png, [0-3].{jpg,png}, p{1..9}.png; below it **/*.png."""
@@ -201,7 +201,7 @@ class AccessPolicy:
             if text.can_end(end) if is_path else not is_folder and text.is_whole(at, end):
                 return _Place(end, path, "*" if is_folder else "")
         pattern = PATTERN.match(text.text, at) if self._is_local else None
-        if pattern and (has_ending(re.sub(r"\{([\w-]+)[^}]*\}", r"\1", pattern[0])) or pattern[0] == "*"):
+        if pattern and (has_ending(re.sub(r"\{([\w.-]+)[^}]*\}", r"\1", pattern[0])) or pattern[0] == "*"):
             return _Place(pattern.end(), folder, pattern[0])
         if is_path and text.can_end(at) and not _FILE_INSIDE.match(text.text, at):
             return _Place(at, folder, "*")

@@ -244,6 +244,7 @@ ASSUMED: list[tuple[Any, str]] = [
     ({"bbox_2d": [0, 500, 500, 1000]}, "the box was taken as thousandths of the sides of the image"),
     ({"bbox_2d": [0, 10, 20, 20]}, "the box was taken as pixels"),
     ([{"box_2d": [500, 0, 1000, 500]}, {"box_2d": [0, 0, 9, 9]}], "the first of 2 boxes was taken"),
+    ([-9, 10, 20, 20], "the box reaches beyond the image, and was cut off at its sides"),
 ]
 NO_BOXES: list[tuple[Any, str]] = [
     ([90, 90, 99, 99], r"lies outside the image \(40 × 20 pixels\)"),

@@ -24,6 +24,13 @@ def test_variables_have_a_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (settings.base_url, settings.memory_budget) == ("http://acme", 8_000_000_000)
 
 
+@pytest.mark.parametrize("name", ["seed", "policy", "output_dir", "budget", "licenses"])
+def test_an_empty_variable_is_as_if_it_were_not_set(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    usual = getattr(Settings(), name)
+    monkeypatch.setenv(f"JARVIS_{name.upper()}", "")
+    assert getattr(Settings(), name) == usual
+
+
 @pytest.mark.parametrize("prefix", ["", "JARVIS_"])
 def test_the_hubs_own_variables_are_read_too(monkeypatch: pytest.MonkeyPatch, prefix: str) -> None:
     monkeypatch.setenv("JARVIS_OFFLINE" if prefix else "HF_HUB_OFFLINE", "1")

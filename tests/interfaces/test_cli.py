@@ -219,6 +219,14 @@ def test_an_interrupted_request_does_not_wait_for_what_cannot_be_stopped() -> No
     assert (done.returncode, done.stdout) == (130, "What can be seen in cat.jpg: a cat\n")
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_command_runs_with_closed_streams(closed: str) -> None:
+    command = f"exec {sys.executable} -m jarvis_agent --version {closed}"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, env=environment, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_plan_only_prints_the_plan_and_exits_1_if_it_is_empty(use: Use) -> None:
     use(Run(plan=Plan(tasks=[CAPTION])))
     result = jarvis("x y", "--plan-only", "--json")

@@ -513,6 +513,8 @@ async def test_a_folder_or_a_pattern_stands_for_its_files(
         "name {b,copy}.png, {t,u}.{png,PNG} and {1..2}.png": [f"{n}.png" for n in ("b", "copy", "t", 1, 2)],
         "describe in/{x,y}.png and {name}.png": ["in/{x,y}.png"],
         "describe in/**/*.png": ["in/a 1.png", "in/b.png", "in/deep/f.png"],
+        "describe in/**/f.png": ["in/deep/f.png"],
+        "describe in/{b.png,c.jpg}": ["in/b.png", "in/c.jpg"],
         "how large are ?.png?": ["1.png", "2.png", "3.png", "b.png", "t.png"],
         "2*3, and/or, in in": [],
         "describe in/z.png, *.gif and empty/": ["in/z.png", "*.gif", "empty/"],

@@ -56,6 +56,7 @@ def read_box(value: Any, width: int, height: int) -> tuple[list[float], list[str
     if left >= right or top >= bottom:  # Reversed, it may be [x, y, width, height].
         raise BadInputError(f"the box {str(value)[:80]} ends before it begins, or is empty; {_HINT}")
     fits = right <= width * _OVERSHOOT and bottom <= height * _OVERSHOOT
+    is_inside = fits and min(left / width, top / height) >= 1 - _OVERSHOOT
     # What would be a single pixel is rather a box outside the image.
     is_visible = (right - left) * width >= 2000 and (bottom - top) * height >= 2000
     may_count = form != "xmin" and is_visible and min(numbers) >= 0 and max(numbers) <= 1000
@@ -66,7 +67,7 @@ def read_box(value: Any, width: int, height: int) -> tuple[list[float], list[str
         unit, across, down = "shares of the image", width, height
     if form == "bbox2d" or (unit != "pixels" and form not in ("part", "box2d")):
         notes.append(Note("the box was taken as {unit}", unit=Note(unit)))
-    elif unit == "pixels" and not fits:
+    elif unit == "pixels" and not is_inside:
         notes.append(Note("the box reaches beyond the image, and was cut off at its sides"))
     return [round(n * size, 3) for n, size in zip(numbers, (across, down) * 2, strict=True)], notes
 

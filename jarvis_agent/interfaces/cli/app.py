@@ -345,8 +345,10 @@ def _listen(run: Callable[..., None], host: str, port: int) -> None:
 
 def main() -> None:
     """Entry point of the command `jarvis`. An error is one line on stderr, and an exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the parent process
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+        getattr(sys, name).reconfigure(errors="replace")
     set_up_proxies()
     try:
         app(_with_command(sys.argv[1:]), prog_name="jarvis")
