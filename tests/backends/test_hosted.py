@@ -146,11 +146,12 @@ async def test_a_hanging_look_up_of_a_host_does_not_block_the_exit(
     monkeypatch.setattr(
         "huggingface_hub.constants.INFERENCE_PROXY_TEMPLATE", "http://host.example/{provider}"
     )
+    before = set(thread_pools._threads_queues)  # of other tests
     running = asyncio.ensure_future(run(call_of(TASK, tmp_path, text="hi")))
     await until(hanging.is_set)
     running.cancel()
     await asyncio.wait([running])
-    awaited = {thread.name for thread in thread_pools._threads_queues}
+    awaited = {thread.name for thread in set(thread_pools._threads_queues) - before}
     ended.set()
     assert not any(name.startswith("asyncio") for name in awaited), "the exit waits for these"
 
