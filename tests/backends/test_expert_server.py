@@ -41,7 +41,6 @@ RAW: dict[str, Any] = {
     "depth-estimation": {"predicted_depth": np.arange(6.0).reshape(2, 3), "metric": True},
     "text-to-speech": {"audio": WAVE, "sampling_rate": 8_000},
     "audio-to-audio": [{"label": str(n), "audio": WAVE, "sampling_rate": 8_000} for n in range(2)],
-    "any-to-any": {"generated_text": "said", "audio": WAVE, "sampling_rate": 8_000},
     "visual-document-retrieval": [0.25, 0.75],
     "tabular-classification": {"predictions": ["a", "b", "a"], "probabilities": [[0.9, 0.1]] * 3},
     "time-series-forecasting": [{"series": "sales", "values": [1.0], "low": [0.5], "high": [2.0]}],

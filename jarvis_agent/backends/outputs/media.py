@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -37,9 +36,7 @@ from jarvis_agent.backends.outputs.validators import (
 )
 from jarvis_agent.core.errors import BadInputError, InputError, MissingExtraError
 from jarvis_agent.core.images import PHOTOS
-from jarvis_agent.core.redaction import redact
 from jarvis_agent.core.tasks.spec import MEDIA, ArgKind
-from jarvis_agent.core.text import clean, replace_surrogates
 from jarvis_agent.core.types import Resource
 from jarvis_agent.media.detect import detect_media_type
 from jarvis_agent.media.limits import MAX_SHOWN_S
@@ -287,9 +284,6 @@ def _scene(raw: Any) -> Any:
 _QUALITY = 92
 """Of JPEG files."""
 
-MAX_PROMPT = 2_000
-"""Characters of a prompt in the metadata of an image."""
-
 
 def to_image(value: Any) -> Image:
     """An image from PIL, from an array or tensor, or from the path of an image file.
@@ -323,28 +317,18 @@ def to_image(value: Any) -> Image:
 def save_image(image: Image, call: Call, name: str) -> Resource:
     """Write an image as PNG, or as JPEG if it is made from a photo: PNG takes ten times as long and as much.
 
-    Modes that PNG does not have are converted to RGB. The metadata of the file name the task, the model, the
-    seed, and the prompt (if any, without secrets); a JPEG file has them as JSON in its comment.
+    Modes that PNG does not have are converted to RGB.
     """
-    from PIL.PngImagePlugin import PngInfo
-
-    prompt = call.inputs.get("text")
-    origin = {"task": call.spec.name, "model": call.candidate.id}
-    if isinstance(prompt, str):
-        origin["prompt"] = clean(replace_surrogates(redact(prompt)))[:MAX_PROMPT]
-    origin["seed"] = str(call.settings.seed)
     source = call.inputs.get("image")
     is_photo = isinstance(source, Resource) and source.mime in PHOTOS and call.spec.category != "control"
     is_grey_photo = image.mode == "L" and call.spec.category == "media"  # other tasks' grey images are masks
     if is_photo and (image.mode == "RGB" or is_grey_photo):
         path = call.new_path(".jpg")
-        image.save(path, format="JPEG", quality=_QUALITY, comment=json.dumps(origin).encode())
+        image.save(path, format="JPEG", quality=_QUALITY)
         return Resource(kind="image", path=path, mime="image/jpeg", name=name)
-    path, chunks = call.new_path(".png"), PngInfo()
-    for key, value in origin.items():
-        chunks.add_itxt(key, value)
+    path = call.new_path(".png")
     writable = image if image.mode in ("L", "RGB", "RGBA", "I;16") else image.convert("RGB")
-    writable.save(path, format="PNG", pnginfo=chunks)
+    writable.save(path, format="PNG")
     return Resource(kind="image", path=path, mime="image/png", name=name)
 
 

@@ -40,7 +40,6 @@ class StarterModel:
         files: the SHA-256 of what the reader loads, by the name of the file, the main file first.
         size: bytes of all files.
         needs: modules that its reader imports.
-        extra: the extra that installs `package` and `needs`.
         revision: the commit of the repository `id` on the Hub that has the same files; "" if only the package
             has them.
     """
@@ -57,7 +56,6 @@ class StarterModel:
     files: Mapping[str, str]
     size: int
     needs: tuple[str, ...]
-    extra: str = "starter"
     revision: str = ""
     languages: tuple[str, ...] = ()
     traits: tuple[str, ...] = ()
@@ -70,7 +68,7 @@ class StarterModel:
     @property
     def missing(self) -> MissingExtraError:
         """The error for a missing reader or missing weights."""
-        return MissingExtraError(self.id, self.extra)
+        return MissingExtraError(self.id, "starter")
 
 
 _MODELS = (
