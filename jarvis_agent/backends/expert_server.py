@@ -54,9 +54,6 @@ STATUSES: dict[type[JarvisError], int] = {
 
 _ERRORS = {status: kind for kind, status in reversed(STATUSES.items())}
 
-NODE = "x-served-by"
-"""The header that names the node of a cluster."""
-
 _MODEL = "serve-multiplexed-model-id"
 """The header by which Ray Serve finds a replica that has the model."""
 
@@ -97,8 +94,7 @@ class ExpertServer:
         except httpx.HTTPError as error:
             what = f"the expert server {self.address} was lost, or silent for {seconds:g} s"
             raise TransientError(what, detail=describe_error(error)) from error
-        node = response.headers.get(NODE)
-        call.trace["endpoint"] = f"{self.address} ({node})" if node else self.address
+        call.trace["endpoint"] = self.address
         if not response.is_success:
             raise self._refusal(response)
         return await asyncio.to_thread(read_result, response.content, call)

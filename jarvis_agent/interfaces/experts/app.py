@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 
 from jarvis_agent import __version__
 from jarvis_agent.backends.base import Backend, Call
-from jarvis_agent.backends.expert_server import NODE, STATUSES
+from jarvis_agent.backends.expert_server import STATUSES
 from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.backends.outputs.adapters import adapt
 from jarvis_agent.backends.pool import Key, ModelPool
@@ -59,16 +59,13 @@ def call_folder() -> Iterator[Path]:
 class ExpertRunner:
     """The local backends, the sources that tell their models, and the pool of this process."""
 
-    def __init__(
-        self, settings: Settings, backends: Iterable[Backend | Factory] | None = None, node: str = ""
-    ) -> None:
-        """`settings` limit every call; responses name `node`; `backends` as for an agent."""
+    def __init__(self, settings: Settings, backends: Iterable[Backend | Factory] | None = None) -> None:
+        """`settings` limit every call; `backends` as for an agent."""
         self.settings = settings.model_copy(update={"experts": None, "policy": "local-only"})
         self._pool = ModelPool(settings.memory_limit)
         instances = make_backends(self.settings, self._pool, backends)
         self._backends = {backend.name: backend for backend in instances if isinstance(backend, LocalBackend)}
         self._sources = default_sources(self.settings)
-        self._node = node
         self._rows: dict[Key, dict[str, Any]] = {}
 
     def models(self) -> dict[str, Any]:
@@ -87,14 +84,11 @@ class ExpertRunner:
         with call_folder() as folder:
             try:
                 async with asyncio.timeout(seconds):
-                    response = await self._run(request, folder)
+                    return await self._run(request, folder)
             except TimeoutError:
-                response = self._refusal(errors.AttemptTimeoutError(f"no answer within {seconds:g} s"))
+                return self._refusal(errors.AttemptTimeoutError(f"no answer within {seconds:g} s"))
             except Exception as error:
-                response = self._refusal(error)
-        if self._node:
-            response.headers[NODE] = self._node
-        return response
+                return self._refusal(error)
 
     def _refusal(self, error: Exception) -> Response:
         if isinstance(error, HTTPException):

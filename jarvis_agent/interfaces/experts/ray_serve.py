@@ -36,10 +36,8 @@ class ExpertReplica(ExpertRunner):
     """The server in a process of the cluster. Half of the memory that Ray gives it is for weights."""
 
     def __init__(self) -> None:
-        context = ray.get_runtime_context()
-        memory = context.get_assigned_resources().get("memory", 0)
-        settings = read_settings({"memory_budget": int(memory / 2)} if memory else {})
-        super().__init__(settings, node=f"{ray.util.get_node_ip_address()}, {context.get_node_id()[:8]}")
+        memory = ray.get_runtime_context().get_assigned_resources().get("memory", 0)
+        super().__init__(read_settings({"memory_budget": int(memory / 2)} if memory else {}))
 
     def __serve_build_asgi_app__(self) -> Any:
         server = ServerSettings()
