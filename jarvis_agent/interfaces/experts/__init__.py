@@ -57,13 +57,8 @@ def create_experts_app(
 def run_experts(
     settings: Settings, host: str = "127.0.0.1", port: int = 8765, *, insecure: bool = False
 ) -> None:
-    """Serve until interrupted.
+    """Serve until interrupted; `insecure`: without API keys, although other machines reach the address.
 
-    Args:
-        settings: as for `create_experts_app`.
-        insecure: serve without API keys on an address that other machines reach.
-
-    Raises:
-        ConfigError: other machines reach the address, and there are no API keys.
+    ConfigError: they do, and there are no keys.
     """
     listen(partial(create_experts_app, settings), host, port, insecure=insecure, shutdown_s=10)
