@@ -3,9 +3,8 @@
     app = create_experts_app(Settings(), ServerSettings())     # uvicorn module:app
     agent = JarvisAgent(settings=Settings(experts="http://127.0.0.1:8765"))
 
-Its routes are the Hub's inference API (`hub_api`), where `PUT` loads a model before its call; `GET /models`,
-`/healthz` and `/metrics`. The server reads no path of a client, and runs no code of it. Needs the extra
-"serve".
+Its routes are the Hub's inference API (`hub_api`), `GET /models`, `/healthz` and `/metrics`. The server reads
+no path of a client, and runs no code of it. Needs the extra "serve".
 """
 
 from collections.abc import Iterable
