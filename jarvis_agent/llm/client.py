@@ -282,13 +282,10 @@ class _Outcome:
             )
 
 
-_COPIES = 3
-_SHORTEST = 300
-"""Characters that all copies of a block have at least, so that "ha ha ha" and a row of dashes pass."""
-
-_LONGEST_BLOCK = 2000
-_STEP = 50
-"""Most characters between two checks, and the length of the text that is looked for."""
+# Read backwards: three copies of a block, or more of a short one. "ha ha ha" and a row of dashes pass.
+_COPIES = re.compile(r"(.{100,2000}?)\1\1|(.{1,99}?)\2{2,}(?<=.{300})", re.DOTALL)
+_LONGEST, _STEP = 6000, 50
+"""Characters of three copies of the longest block, and between two checks."""
 
 
 class RepetitionFilter:
@@ -301,20 +298,11 @@ class RepetitionFilter:
     def feed(self, text: str) -> str:
         """Return the text, up to the end of the last copy that is needed to recognise a repetition."""
         for place in range(0, len(text), _STEP):
-            self._tail = (self._tail + text[place : place + _STEP])[-_COPIES * _LONGEST_BLOCK :]
-            if self._ends_in_copies():
+            self._tail = (self._tail + text[place : place + _STEP])[-_LONGEST:]
+            if _COPIES.match(self._tail[::-1]):
                 self.found = True
                 return text[: place + _STEP]
         return text
-
-    def _ends_in_copies(self) -> bool:
-        place = end = max(0, len(self._tail) - _STEP)
-        while end and (place := self._tail.rfind(self._tail[end:], 0, place + _STEP - 1)) >= 0:
-            period = end - place
-            last = self._tail[-max(_COPIES * period, _SHORTEST) :]
-            if len(last) >= max(_COPIES * period, _SHORTEST) and last[period:] == last[:-period]:
-                return True
-        return False
 
 
 _KEY_LIKE = re.compile(r"\b(?:sk|hf|gsk|xai|pk|rk)[-_][\w*.-]{4,}")
