@@ -265,10 +265,7 @@ class FallbackChain:
             if error is not None:
                 files.rollback()
             if error is None or error_class:
-                duration = clock() - started
-                self._outcomes.append(
-                    Outcome(model.id, task, backend_name, model.revision, error_class, duration, model.size)
-                )
+                self._outcomes.append(Outcome(model.id, task, error_class, clock() - started))
             self.task_call.attempts.append(
                 Attempt(
                     model=model.id,

@@ -32,10 +32,9 @@ _WAIT_S = 5.0
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS vectors (digest BLOB PRIMARY KEY, vector BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS attempts (
-    model TEXT, task TEXT, backend TEXT, revision TEXT, error TEXT, calls INTEGER, seconds REAL, day INTEGER,
-    bytes INTEGER,
-    PRIMARY KEY (model, task, backend, revision, error)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS outcomes (
+    model TEXT, task TEXT, error TEXT, calls INTEGER, seconds REAL, day INTEGER,
+    PRIMARY KEY (model, task, error)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS rated_results (
     model TEXT, task TEXT, owner TEXT, result TEXT, good INTEGER, day INTEGER,
     PRIMARY KEY (model, task, owner, result)) WITHOUT ROWID;
@@ -51,16 +50,12 @@ _NOT_OF_THE_MODEL = {
 
 
 class Outcome(NamedTuple):
-    """One attempt of a model, with the bytes of its weights, if known."""
+    """One attempt of a model. `error` is the name of its class."""
 
     model: str
     task: str
-    backend: str
-    revision: str | None
     error: str | None
-    """The name of its class."""
     seconds: float
-    bytes: int | None = None
 
 
 class Experience(NamedTuple):
@@ -117,16 +112,15 @@ class SelectionStore:
     def record(self, outcomes: Sequence[Outcome]) -> None:
         """Count attempts."""
         add = (
-            "INSERT INTO attempts VALUES (?, ?, ?, ?, ?, 1, ?, ?, ?) ON CONFLICT DO UPDATE "
-            "SET calls = calls + 1, seconds = seconds + excluded.seconds, day = excluded.day, "
-            "bytes = excluded.bytes"
+            "INSERT INTO outcomes VALUES (?, ?, ?, 1, ?, ?) ON CONFLICT DO UPDATE "
+            "SET calls = calls + 1, seconds = seconds + excluded.seconds, day = excluded.day"
         )
 
         def write(database: sqlite3.Connection) -> None:
-            database.execute("DELETE FROM attempts WHERE day < ?", (_today() - _KEPT_DAYS,))
+            database.execute("DELETE FROM outcomes WHERE day < ?", (_today() - _KEPT_DAYS,))
             for call in outcomes:
-                texts = (call.model, call.task, call.backend, call.revision or "", call.error or "")
-                database.execute(add, (*texts, call.seconds, _today(), call.bytes))
+                row = (call.model, call.task, call.error or "", call.seconds, _today())
+                database.execute(add, row)
 
         self._run(write)
 
@@ -148,7 +142,7 @@ class SelectionStore:
 
         def read(database: sqlite3.Connection) -> dict[str, Experience]:
             models: dict[str, Experience] = {}
-            query = "SELECT model, error, sum(calls), sum(seconds) FROM attempts WHERE task = ? GROUP BY 1, 2"
+            query = "SELECT model, error, sum(calls), sum(seconds) FROM outcomes WHERE task = ? GROUP BY 1, 2"
             for model, error, calls, seconds in database.execute(query, (task,)):
                 if error not in _NOT_OF_THE_MODEL:
                     seen = models.get(model, Experience())

@@ -110,7 +110,7 @@ def test_approval_shows_the_seconds_that_a_model_has_needed(selection_file: Path
     kept = SelectionStore(selection_file)
     model, task = "image-to-text/only", "image-to-text"
     for seconds, error in ((2.0, None), (3.0, None), (50.0, "ExpertError")):
-        kept.record([Outcome(model, task, "fake", None, error, seconds)])
+        kept.record([Outcome(model, task, error, seconds)])
     agent, _, _ = small_agent(DESCRIBE_ALOUD, checkpointer=InMemorySaver(), approve=True)
     (interrupt,) = agent.graph.invoke({"input": "Describe a.jpg aloud"}, THREAD)["__interrupt__"]
     described = [action["description"] for action in interrupt.value["action_requests"]]

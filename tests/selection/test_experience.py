@@ -19,7 +19,7 @@ from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_cand
 TASK = "summarization"
 SECRET = "the merger of Acme and Initech"
 PLAN = Plan(tasks=[Task(task=TASK, id=0, args={"text": SECRET})])
-OK = Outcome("org/a", TASK, "fake", "v1", None, 1.0)
+OK = Outcome("org/a", TASK, None, 1.0)
 
 
 def agent(**results: Any) -> JarvisAgent:
@@ -121,15 +121,6 @@ def test_few_calls_change_little_and_failing_or_badly_rated_models_lose() -> Non
     assert str(Experience(12, 11, 1.26, 4, 1)) == "12 calls, 92 % ok, 1.3 s, +3"
 
 
-def test_attempts_are_counted_by_revision_with_the_size_and_known_for_the_model(selection_file: Path) -> None:
-    store = SelectionStore(selection_file)
-    store.record([OK._replace(bytes=5), OK._replace(bytes=5), OK._replace(revision="v2", bytes=7)])
-    query = "SELECT revision, calls, bytes FROM attempts ORDER BY 1"
-    rows = sqlite3.connect(selection_file).execute(query).fetchall()
-    assert rows == [("v1", 2, 5), ("v2", 1, 7)]
-    assert store.experience(TASK)["org/a"].calls == 3
-
-
 def test_errors_that_are_not_the_models_fault_do_not_count_and_old_ones_are_dropped(
     selection_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,7 +156,7 @@ def test_processes_write_at_the_same_time(selection_file: Path) -> None:
     code = (
         "import sys, pathlib; from jarvis_agent.selection.store import *\n"
         "store = SelectionStore(pathlib.Path(sys.argv[1]))\n"
-        "for _ in range(20): store.record([Outcome('org/a', 'summarization', 'fake', None, None, 1.0)])"
+        "for _ in range(20): store.record([Outcome('org/a', 'summarization', None, 1.0)])"
     )
     running = [subprocess.Popen([sys.executable, "-c", code, str(selection_file)]) for _ in range(3)]
     assert [one.wait() for one in running] == [0, 0, 0]
