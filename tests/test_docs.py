@@ -461,5 +461,4 @@ def test_installed_packages_add_backends_and_sources(tmp_path: Path, monkeypatch
 
 
 def _forget_plugins() -> None:
-    plugins._entry_points.cache_clear()
     plugins.plugin_entries.cache_clear()

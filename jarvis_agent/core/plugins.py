@@ -38,14 +38,8 @@ def check_plugin(part: T, protocol: type, label: str) -> T:
 
 @cache
 def plugin_entries(group: str) -> EntryPoints:
-    """The entry points of a group, as they were when the process first asked for any.
-
-    Reading them opens a file of every installed package, so that is done once.
-    """
-    return _entry_points().select(group=group)
-
-
-_entry_points = cache(entry_points)
+    """The entry points of a group, read once: that opens a file of every installed package."""
+    return entry_points(group=group)
 
 
 def create_plugin(entry: EntryPoint, protocol: type, what: str, *args: Any) -> Any:

@@ -198,7 +198,11 @@ class ModelSelector:
             limit = limit_of("JARVIS_LLM_TIMEOUT")
             choice = await run_with_timeout(left, choosing, "the choice of a model", limit)
         except Exception as error:
-            why = _explain_failure(error)
+            why: str = Note("the selector could not choose: {reason}", reason=describe_error(error))
+            if isinstance(error, OutputParserException):
+                why = str(error)
+            elif not isinstance(error, JarvisError):
+                log_error(logger, "the choice of a model failed", error)
             reason = Note("{choice}; {failure}", choice=by_rank, failure=why)
             selection = _selection(top[0], shortlist, reason, "rank", query)
             if isinstance(self._chain, SelectionChain):
@@ -283,15 +287,6 @@ class ModelSelector:
                 f"no source knows the model {pin.id}, which is pinned for {spec.name}; check its spelling"
             )
         return pin, failed
-
-
-def _explain_failure(error: Exception) -> str:
-    """Return why the chain made no choice."""
-    if isinstance(error, OutputParserException):
-        return str(error)
-    if not isinstance(error, JarvisError):
-        log_error(logger, "the choice of a model failed", error)
-    return Note("the selector could not choose: {reason}", reason=describe_error(error))
 
 
 def _selection(
