@@ -69,7 +69,8 @@ def test_an_upload_is_processed_and_the_result_fetched(served: Served) -> None:
 
 def test_requests_may_be_text_messages_or_name_an_upload_by_its_original_name(served: Served) -> None:
     messages = [HumanMessage("Good morning!")]
-    for asked in ({"messages": messages}, messages):
+    plain = [{"role": "user", "content": "Good morning!"}]
+    for asked in ({"messages": messages}, messages, plain, {"messages": plain}):
         assert Run.model_validate(served.remote().invoke(asked)).answer == "Good morning."
     name = served.upload().json()["name"]
     served.script["plan"] = plan_for("cat.jpg")
@@ -181,6 +182,9 @@ CALLS: dict[str, Callable[[RemoteRunnable, Any], Any]] = {
         ({"input": "Read it", "files": [f"{'0' * 32}/cat.jpg"]}, "upload the file"),
         ({"messages": [HumanMessage([{"type": "image", "url": "file:///etc/passwd"}])]}, "of this machine"),
         ({"question": "What animal is this?"}, "422"),
+        ([7], "a request is a text"),
+        ({"messages": [7]}, "a request is a text"),
+        ([{"role": "pirate", "content": "Ahoy"}], "a request is a text"),
     ],
 )
 def test_a_bad_request_is_answered_with_422_and_the_reason(

@@ -15,6 +15,7 @@ from fastapi.security import HTTPBearer
 from langchain_core.messages import AnyMessage
 from langchain_core.runnables import RunnableConfig, RunnableGenerator
 from langserve import add_routes
+from pydantic import BeforeValidator
 
 from jarvis_agent import __version__
 from jarvis_agent.agent.agent import JarvisAgent
@@ -140,12 +141,18 @@ def _refused(error: InputError) -> Run:
     return Run(answer=why, plan=Plan(notes=[why], removed=[why]))
 
 
+def _checked(value: Any) -> Any:
+    """A request that can be read, with messages of LangChain. Raises InputError."""
+    request = AgentRequest.of(value)
+    return request.messages if isinstance(value, list) else value
+
+
 def _agent_routes(serializer: RunSerializer) -> APIRouter:
     router = APIRouter(route_class=ErrorReportingRoute, dependencies=[Depends(runs.claim_thread)])
     add_routes(
         router,
         _Agent(_stream, name="jarvis").with_types(  # type: ignore[arg-type]
-            input_type=str | list[AnyMessage] | AgentRequest,  # type: ignore[arg-type]
+            input_type=Annotated[str | list[AnyMessage] | AgentRequest, BeforeValidator(_checked)],  # type: ignore[arg-type]
             output_type=Run,
         ),
         path="/agent",
