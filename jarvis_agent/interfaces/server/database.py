@@ -81,15 +81,10 @@ class PostgresThreads:
 
     async def is_held(self, name: str) -> bool:
         """As `FileThreads.is_held`."""
+        # A shared lock, which lasts for this statement, is not to be had while another session has its own.
+        looking = "SELECT WHERE pg_try_advisory_xact_lock_shared(%s)"
         async with self._pool.connection() as connection:
-            cursor = await connection.execute(
-                "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted"
-                " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-                " AND classid = (%(key)s::bigint >> 32 & 4294967295)::oid"
-                " AND objid = (%(key)s::bigint & 4294967295)::oid",
-                {"key": _key(name)},
-            )
-            return await cursor.fetchone() is not None
+            return not (await connection.execute(looking, [_key(name)])).rowcount
 
     async def delete(self, name: str) -> None:
         """As `FileThreads.delete`."""
