@@ -178,8 +178,10 @@ class Page:
         policies = [(_translated(policy), policy) for policy in allowed]
         with gr.Accordion(_translated("settings"), elem_id="settings"):
             ask_first = gr.Checkbox(False, label=_translated("ask_first"))
-            agent = gr.Dropdown(agents, value=0, label=_translated("model"))
-            policy = gr.Dropdown(policies, value=settings.policy, label=_translated("policy"))
+            agent = gr.Dropdown(agents, value=0, label=_translated("model"), visible=len(agents) > 1)
+            policy = gr.Dropdown(
+                policies, value=settings.policy, label=_translated("policy"), visible=len(policies) > 1
+            )
             self._choices = (agent, policy, ask_first)  # in the order of `Visitor.ask`
 
     def _connect(self) -> None:
