@@ -182,9 +182,9 @@ CALLS: dict[str, Callable[[RemoteRunnable, Any], Any]] = {
         ({"input": "Read it", "files": [f"{'0' * 32}/cat.jpg"]}, "upload the file"),
         ({"messages": [HumanMessage([{"type": "image", "url": "file:///etc/passwd"}])]}, "of this machine"),
         ({"question": "What animal is this?"}, "422"),
-        ([7], "a request is a text"),
-        ({"messages": [7]}, "a request is a text"),
-        ([{"role": "pirate", "content": "Ahoy"}], "a request is a text"),
+        ([7], "422"),
+        ({"messages": [7]}, "422"),
+        ([{"role": "pirate", "content": "Ahoy"}], "422"),
     ],
 )
 def test_a_bad_request_is_answered_with_422_and_the_reason(
