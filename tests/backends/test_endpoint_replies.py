@@ -120,6 +120,9 @@ async def test_sounds_are_read_in_base64_too(hub: HubDouble, tmp_path: Path) -> 
         (TEXT, {"detail": "Not found"}, "Not found"),
         (TEXT, {"errors": ["too long"]}, "too long"),
         (TEXT, {"model": "m", "outputs": [{"name": "text", "data": ["a", "b"]}]}, "dict"),
+        (TEXT, b"true", "bool True"),
+        (TEXT, b"<?xml version='1.0'?><r>a cat</r>", "str"),
+        ("feature-extraction", {"indices": [1, 5], "values": VECTOR}, "indices"),
         ("text-classification", b'[{"label": "cat", "score": 0.5}, {"label": "dog", "score": NaN}]', "nan"),
         (TEXT, {"error": "the model is broken"}, "the model is broken"),
         (TEXT, b"null", "NoneType None"),
@@ -148,6 +151,12 @@ async def test_pictures_are_sent_upright_and_files_with_their_type(hub: HubDoubl
     voice = Resource(kind="audio", path=tmp_path / "voice", mime="audio/wav")
     await run(ask(hub, tmp_path, LISTEN, SAID, audio=voice))
     assert [one.headers["content-type"] for one in hub.requests] == ["image/jpeg", "image/jpeg", "audio/wav"]
+
+
+async def test_it_is_told_what_a_text_was_taken_from(hub: HubDouble, tmp_path: Path) -> None:
+    call = ask(hub, tmp_path, TEXT, {"status": "loading"})
+    assert await run(call) == "loading"
+    assert call.notes == ["the text was taken from dict {'status': 'loading'}"]
 
 
 async def test_all_parts_of_a_transcript_are_read(hub: HubDouble, tmp_path: Path) -> None:

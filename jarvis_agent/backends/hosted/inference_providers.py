@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from inspect import Parameter, signature
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
@@ -205,7 +206,7 @@ async def _in_own_loop(work: Coroutine[Any, Any, T]) -> T:
 
 
 def read_reply(reply: bytes, call: Call, open_file: Callable[[bytes, Call], Any] | None = None) -> Any:
-    """What the task makes, in a reply of any form: its first part that fits, or what `open_file` opens.
+    """What the task makes, in a reply of any form: its only part that fits, or what `open_file` opens.
 
     A backend on this machine may name a file that it has written; a reply may not.
     """
@@ -226,23 +227,31 @@ def read_reply(reply: bytes, call: Call, open_file: Callable[[bytes, Call], Any]
             call.notes.append(Note(first, number=len(made), model=call.candidate.id))
         if made:
             return made[0]
-        for part in _containers_in(value):  # transformers' pipelines write samples as numbers
+        for part in chain(*_levels_of(value)):  # transformers' pipelines write samples as numbers
             if isinstance(part, Mapping) and {"audio", "sampling_rate"} <= part.keys():
                 return {"audio": part["audio"], "sampling_rate": part["sampling_rate"]}
     elif call.spec.outputs[0] in ("text", "data") or not any(map(existing_file, texts_in(value))):
-        for part in _containers_in(value):
-            with suppress(UnsupportedError):
-                return adapt(call.spec, part, call)
-        if call.spec.outputs[0] == "text" and (text := text_in(value)) is not None:
+        fitting: list[Any] = []
+        for level in _levels_of(value):
+            for part in level:
+                with suppress(UnsupportedError):
+                    fitting.append(adapt(call.spec, part, call))
+            if fitting:
+                break
+        if len(fitting) == 1:
+            return fitting[0]
+        if not fitting and call.spec.outputs[0] == "text" and (text := text_in(value)) is not None:
+            if isinstance(value, Mapping):
+                call.notes.append(Note("the text was taken from {answer}", answer=describe_value(value)))
             return text
     raise UnsupportedError(f"{call.spec.name} cannot be read from its answer, {describe_value(value)}")
 
 
-def _containers_in(value: Any) -> Iterator[Any]:
-    """The objects and lists in a value, the outer ones first, without single items of longer lists."""
+def _levels_of(value: Any) -> Iterator[list[Any]]:
+    """The objects and lists in a value by depth, without single items of longer lists."""
     level = [value]
     while level := [part for part in level if isinstance(part, Mapping | list)]:
-        yield from level
+        yield level
         parts = [part.values() if isinstance(part, Mapping) else part for part in level]
         level = [item for part in parts if len(part) == 1 or not isinstance(part, list) for item in part]
 
@@ -251,12 +260,9 @@ def _files_in(value: Any) -> Iterator[bytes]:
     """What may be files: bytes, and texts in base64, also in data URLs."""
     if isinstance(value, bytes):
         yield value
-    elif isinstance(value, str):
+    for text in texts_in(value):
         with suppress(InputError):
-            yield decode_base64(value.rpartition("base64,")[2])
-    elif isinstance(value, Mapping | list):
-        for part in value.values() if isinstance(value, Mapping) else value:
-            yield from _files_in(part)
+            yield decode_base64(text.rpartition("base64,")[2])
 
 
 MAX_NEW_TOKENS = 512

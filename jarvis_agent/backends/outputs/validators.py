@@ -126,7 +126,7 @@ def text_in(value: Any) -> str | None:
         case str():
             is_other = value.lstrip()[:9].lower().startswith(_NO_TEXT)
             return value if value.strip() and not is_other else None
-        case int() | float():
+        case int() | float() if not isinstance(value, bool):
             return str(value)
         case (
             [{"type": "text", "text": only}] | [*_, {"role": "assistant", "content": only}] | [only]
@@ -140,7 +140,7 @@ def text_in(value: Any) -> str | None:
     return None
 
 
-_NO_TEXT = ("<!doctype", "<html", "data:", '{"', '[{"', '["')
+_NO_TEXT = ("<!doctype", "<html", "<?xml", "data:", "[[", '{"', '[{"', '["')
 """How pages, events and JSON that was cut off begin."""
 
 
