@@ -22,6 +22,7 @@ from jarvis_agent.backends.jobs import Generation, listed
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.errors import CLONE, InputError, install_command
 from jarvis_agent.core.settings import Policy
+from jarvis_agent.interfaces.common.locks import hold
 from jarvis_agent.interfaces.common.progress import RunProgress
 from jarvis_agent.interfaces.ui.views import TEXTS, ChatView, escape, texts_for
 from jarvis_agent.interfaces.ui.visitor import CHAT_FILE, PageTurn, Visitor, models_of
@@ -185,6 +186,18 @@ async def test_a_deleted_chat_is_not_stored_by_a_decision_in_another_tab(home: P
     shutil.rmtree(visitor.directory)
     await decide(visitor, False)
     assert not (visitor.directory / CHAT_FILE).exists()
+
+
+async def test_a_chat_that_another_process_works_on_does_not_run(home: Path) -> None:
+    visitor, _, backend = visiting(home)
+    await ask(visitor, "What is this?", [home / "a.jpg"])
+    stored = (home / "outputs" / CHAT_FILE).read_bytes()
+    backend.calls.clear()
+    async with hold(home / "outputs" / "chat.lock"):
+        turn = await ask(visitor, "And now?", [home / "a.jpg"])
+    assert "another process works on this chat" in str(turn.trouble)
+    assert (backend.calls, (home / "outputs" / CHAT_FILE).read_bytes()) == ([], stored)
+    assert (await ask(visitor, "And now?", [])).is_answered
 
 
 async def test_a_request_that_is_asked_again_takes_the_place_of_what_followed(home: Path) -> None:

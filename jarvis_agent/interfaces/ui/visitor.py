@@ -7,7 +7,7 @@ import logging
 import re
 import shutil
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,6 +27,7 @@ from jarvis_agent.core.redaction import redact
 from jarvis_agent.core.settings import Policy
 from jarvis_agent.core.types import Frozen
 from jarvis_agent.execution.run import Run
+from jarvis_agent.interfaces.common.locks import BusyError, hold
 from jarvis_agent.interfaces.common.progress import RunProgress, TaskProgress
 from jarvis_agent.interfaces.common.uploads_and_outputs import PublicNames
 from jarvis_agent.planning.plan import Plan
@@ -226,28 +227,31 @@ class Visitor:
         turn.is_begun, turn.proposal = True, None
         request = inputs if decision is None else Command(resume=decision)
         activities.set(turn.progress.activities)  # for the task that runs the agent
-        # Events of 0.05 s are drawn at once; every second, running times are.
-        batched = batches(turn.agent.aevents(request, self._config), 0.05, 1.0)
-        try:
-            async with aclosing(batched):
-                async for events in batched:
+        async with AsyncExitStack() as held:
+            try:
+                await held.enter_async_context(hold(self.directory / "chat.lock"))
+                held.callback(self._save)
+                # Events of 0.05 s are drawn at once; every second, running times are.
+                batched = batches(turn.agent.aevents(request, self._config), 0.05, 1.0)
+                async for events in await held.enter_async_context(aclosing(batched)):
                     for event in events:
                         turn.progress.update(event)
                     yield
                     if turn.is_stopped:
                         return
-            state = await turn.agent.aget_state(self._config)
-            turn.proposal = state.waiting
-            turn.memory = state.turns[-1] if turn.is_answered else None
-        except (asyncio.CancelledError, GeneratorExit):
-            turn.is_stopped = True
-            raise
-        except Exception as error:
-            if not isinstance(error, errors.JarvisError):
-                logger.error("a run of the page failed: %s", errors.format_traceback(error))
-            turn.trouble = error
-        finally:
-            self._save()
+                state = await turn.agent.aget_state(self._config)
+                turn.proposal = state.waiting
+                turn.memory = state.turns[-1] if turn.is_answered else None
+            except (asyncio.CancelledError, GeneratorExit):
+                turn.is_stopped = True
+                raise
+            except BusyError:
+                why = "another process works on this chat; open it again in a moment"
+                turn.trouble = errors.InputError(why)
+            except Exception as error:
+                if not isinstance(error, errors.JarvisError):
+                    logger.error("a run of the page failed: %s", errors.format_traceback(error))
+                turn.trouble = error
         yield
 
     def _save(self) -> None:
