@@ -169,6 +169,40 @@ def test_a_database_that_goes_away_is_answered_with_503_until_it_is_back(
         assert ended(served.client, start(served.client))["status"] == "done"
 
 
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_database_whose_file_is_deleted_is_not_used_any_more(tmp_path: Path, replaced: bool) -> None:
+    never, entered, _ = endless_expert()
+    agent = agent_of(tmp_path, {"image-to-text": "a cat", "canny-control": never})
+    with serving(agent) as served:
+        run = start(served.client, files=[served.uploaded_cat()])
+        assert entered.wait(120)
+        file = tmp_path / database.FILE
+        file.rename(tmp_path / "moved")
+        if replaced:
+            file.touch()
+        in_a_thread = {"X-Thread-Id": "two"}
+        for answer in (
+            served.get("/runs"),
+            served.get(f"/runs/{run['id']}"),
+            served.client.post("/runs", json=REQUEST),
+            served.client.post(f"/runs/{run['id']}/cancel"),
+            served.client.post("/agent/invoke", json={"input": "Hello"}, headers=in_a_thread),
+        ):
+            assert (answer.status_code, "is gone" in answer.json()["detail"]) == (503, True)
+            assert "retry-after" not in answer.headers
+        health = served.get("/healthz")
+        assert (health.status_code, health.json()["parts"]["database"]) == (503, "failing")
+        served.script["plan"] = "[]"
+        assert served.client.post("/agent/invoke", json={"input": "Hello"}).status_code == 200
+
+
+async def test_a_database_file_that_is_deleted_ends_a_write(tmp_path: Path) -> None:
+    async with open_database(None, tmp_path, retention=60) as opened:
+        (tmp_path / database.FILE).unlink()
+        with pytest.raises(database.DatabaseFileError):
+            await opened.put(("a",), "1", {})
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest) -> str | None:
     """The address of a new database of each kind."""

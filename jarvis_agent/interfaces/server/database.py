@@ -4,8 +4,9 @@ SQLite serves the processes of one machine, PostgreSQL (extra "postgres") those 
 """
 
 import asyncio
+import os
 import sqlite3
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -26,6 +27,11 @@ FILE = "server.sqlite"
 
 DATABASE_ERRORS: tuple[type[Exception], ...] = (sqlite3.OperationalError,)
 """What is raised while the database cannot be reached or written."""
+
+
+class DatabaseFileError(sqlite3.OperationalError):
+    """The file of the database was deleted or replaced. SQLite would go on in a file without a name."""
+
 
 _OPENING_ERRORS: tuple[type[Exception], ...] = (OSError, sqlite3.Error)
 
@@ -105,12 +111,14 @@ class Database:
     """An open database: threads, and rows of JSON, which may expire `retention` seconds after a write.
 
     `reader` and `writer` gather operations while they are busy, and execute them in one transaction, whether
-    their callers still wait or not. In SQLite one that reads first could not write.
+    their callers still wait or not. In SQLite one that reads first could not write. `check_file` raises
+    DatabaseFileError if what is written would be lost.
     """
 
     threads: Threads
     reader: BaseStore
     writer: BaseStore
+    check_file: Callable[[], None]
     retention: float
 
     async def check(self) -> datetime:
@@ -121,16 +129,19 @@ class Database:
 
     async def get(self, namespace: Namespace, key: str) -> Item | None:
         """Return a row."""
+        self.check_file()
         return await self.reader.aget(namespace, key, refresh_ttl=False)
 
     async def search(self, namespace: Namespace, limit: int = 1_000_000) -> list[SearchItem]:
         """Return the rows of a namespace, those that were written last first."""
+        self.check_file()
         return await self.reader.asearch(namespace, limit=limit, refresh_ttl=False)
 
     async def put(
         self, namespace: Namespace, key: str, value: dict[str, Any] | None, *, expires: bool = True
     ) -> None:
         """Write a row, or delete it for None."""
+        self.check_file()
         if value is None:
             await self.writer.adelete(namespace, key)
         else:
@@ -139,6 +150,7 @@ class Database:
 
     async def delete_expired(self) -> None:
         """Delete the rows that have expired."""
+        self.check_file()
         await self.writer.sweep_ttl()  # type: ignore[attr-defined]
 
 
@@ -192,8 +204,16 @@ async def _open_sqlite(file: str, retention: float) -> AsyncIterator[Database]:
                     await writes.execute("PRAGMA synchronous = NORMAL")
                     await writer.setup()
                     await reader.setup()
+        opened = await asyncio.to_thread(path.stat)
+
+        def check_file() -> None:
+            with suppress(OSError):
+                if os.path.samestat(path.stat(), opened):
+                    return
+            raise DatabaseFileError(f"{path} was deleted or replaced; restart the server")
+
         threads = FileThreads(path.with_name(f"{path.stem}-threads"))
-        yield Database(threads, reader, writer, retention)
+        yield Database(threads, reader, writer, check_file, retention)
 
 
 @asynccontextmanager
@@ -231,4 +251,4 @@ async def _open_postgres(url: str, retention: float) -> AsyncIterator[Database]:
     )
     async with pool:
         threads = PostgresThreads(url, options, pool)
-        yield Database(threads, AsyncPostgresStore(pool), AsyncPostgresStore(pool), retention)
+        yield Database(threads, AsyncPostgresStore(pool), AsyncPostgresStore(pool), lambda: None, retention)

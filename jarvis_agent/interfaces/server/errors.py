@@ -28,7 +28,7 @@ from jarvis_agent.core.types import Candidate
 from jarvis_agent.interfaces.common.access import openai_error
 from jarvis_agent.interfaces.common.limits import unless_disconnected
 from jarvis_agent.interfaces.common.uploads_and_outputs import PublicNames
-from jarvis_agent.interfaces.server.database import DATABASE_ERRORS
+from jarvis_agent.interfaces.server.database import DATABASE_ERRORS, DatabaseFileError
 
 _logger = logging.getLogger(__name__)
 
@@ -96,6 +96,8 @@ def http_error_of(error: Exception, what: str = "a request") -> HTTPException:
         return error
     if isinstance(error, DATABASE_ERRORS):
         _logger.warning("the database: %s", error)
+        if isinstance(error, DatabaseFileError):
+            return HTTPException(503, "the database of this server is gone; the server must be started again")
         why = "the database of this server does not answer; nothing is lost, try again in some seconds"
         return HTTPException(503, why, {"Retry-After": "5"})
     for kind, status in STATUSES.items():
