@@ -19,7 +19,7 @@ from jarvis_agent.backends.transformers.backend import TransformersBackend
 from jarvis_agent.core.errors import BadInputError, ExpertError, MissingExtraError, UnsupportedError
 
 np = pytest.importorskip("numpy")
-torch = pytest.importorskip("torch")
+torch = needs("torch")
 needs("pandas")
 
 pytestmark = pytest.mark.slow

@@ -18,7 +18,6 @@ from small_agents import Row, picture, plan, small_agent
 
 from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.backends.base import Call
-from jarvis_agent.interfaces.ui import page
 from jarvis_agent.selection.store import Experience, SelectionStore
 
 pytestmark = pytest.mark.slow
@@ -276,6 +275,8 @@ def test_a_task_is_run_again_with_another_model(stage: Stage, tmp_path: Path) ->
 def test_a_plan_is_changed_and_approved_before_it_runs(
     stage: Stage, tab: Tab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from jarvis_agent.interfaces.ui import page
+
     drawn, show = list[Any](), page.show_proposal
     monkeypatch.setattr(page, "show_proposal", lambda *parts: (drawn.append(parts[1]), show(*parts)))
     tab.ask_first()
