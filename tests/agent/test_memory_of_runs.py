@@ -71,18 +71,25 @@ def cached() -> Counter[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("has_embedder", [pytest.param(True, marks=pytest.mark.starter), False])
-async def test_ended_runs_leave_nothing(has_embedder: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not has_embedder:
-        monkeypatch.setattr(embeddings, "installed_embedder", lambda settings: None)
-    agent, llm, backend = small_agent(repeating)
-    records: list[list[Any]] = [llm.calls, backend.calls]
-    async with agent:
-        await runs_of(agent, records, "first", 10)
+@pytest.mark.starter
+async def test_ended_runs_leave_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the starter model for sentences, and without it."""
+    made = [small_agent(repeating) for _ in range(2)]
+    records: list[list[Any]] = [calls for _, llm, backend in made for calls in (llm.calls, backend.calls)]
+    (agent, *_), (bare, *_) = made
+
+    async def use(name: str, count: int) -> None:
+        await runs_of(agent, records, name, count)
+        with monkeypatch.context() as patch:
+            patch.setattr(embeddings, "installed_embedder", lambda settings: None)
+            await runs_of(bare, records, name, count)
+
+    async with agent, bare:
+        await use("first", 10)
         objects, results = ours(), cached()
         assert objects
         assert results
-        await runs_of(agent, records, "fourth", 30)  # in the same letters, each of which is cached
+        await use("fourth", 20)  # in the same letters, each of which is cached
         assert ours() - objects == Counter()
         assert cached() - results == Counter()
         assert held() == set()
