@@ -5,10 +5,11 @@ Its agent has the plan of `killed_runs`, whose task 3 waits until FOLDER/gate ex
 
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,21 +17,28 @@ from typing import Any
 import httpx
 from killed_runs import random_plan, worker
 from stages import FakeStage
+from waiting import wait_until
 
 from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.interfaces.server import run_server, runs
 
 
-def make_agent(folder: Path, seconds: float, beat: float) -> JarvisAgent:
+def make_agent(folder: Path, seconds: float = 0.01, beat: float | None = None) -> JarvisAgent:
     """The agent of one process, which looks at the runs of others every `beat` seconds."""
-    runs.BEAT_S = beat
+    runs.BEAT_S = beat or runs.BEAT_S
     planner: Any = FakeStage(random_plan)
     return JarvisAgent(
         tools=[worker(folder / "log", folder / "gate", seconds)],
         planner=planner,
         settings=Settings(output_dir=folder / "out", offline=True),
     )
+
+
+def _listens(address: httpx.URL) -> bool:
+    with suppress(ConnectionRefusedError), socket.create_connection((address.host, address.port or 80)):
+        return True
+    return False
 
 
 @contextmanager
@@ -51,8 +59,8 @@ def served_runs(
         try:
             lines: Any = process.stderr
             address = next(found[0] for line in lines if (found := re.search(r"http://[\d.:]+", line)))
-            retrying = httpx.HTTPTransport(retries=10)  # Workers listen when they have started.
-            with httpx.Client(base_url=address, timeout=60, transport=retrying) as client:
+            wait_until(lambda: _listens(httpx.URL(address)))  # Workers do when they have started.
+            with httpx.Client(base_url=address, timeout=60) as client:
                 yield client, process
         finally:
             process.send_signal(signal.SIGTERM)

@@ -253,8 +253,10 @@ def _check_the_demo(env: Path, wheel: Path) -> None:
         [env / "bin" / "jarvis", "demo"], cwd=home, env=variables, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "tabby" in done.stdout
-    assert {path.suffix for path in home.glob("outputs/*/*")} >= {".wav", ".png"}
+    for part in ("It was the best of times", "tabby", "1-text-to-speech.wav", "4-canny-control.png"):
+        assert part in done.stdout
+    made = {path.name for path in home.glob(f"{Settings().output_dir.name}/*/*")}
+    assert {"1-text-to-speech.wav", "4-canny-control.png"} <= made
 
 
 def test_the_image_has_what_the_wheel_needs_and_its_extras_exist() -> None:

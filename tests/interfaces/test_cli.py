@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from command_line import jarvis
 from fake_agent import CAPTION, SPEECH, FakeAgent, a_run
@@ -267,25 +266,17 @@ def test_an_unexpected_error_is_one_line_unless_debugging(use: Use, monkeypatch:
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_the_command_at_once(tmp_path: Path) -> None:
-    """The only test with a process of its own: signals, exit status, and no thread that delays the end."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "jarvis_agent", "serve", "--port", str(port), "--out", str(tmp_path)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
-        assert process.stderr is not None
-        assert any("running on" in line for line in process.stderr)
-        assert httpx.get(f"http://127.0.0.1:{port}/healthz").json()["status"] == "ok"
-        process.send_signal(signal.SIGINT)
-        process.stderr.read()
-    assert process.returncode == 130
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("command", [["serve"], ["serve", "--workers", "2"], ["experts"]])
-def test_a_server_that_is_ended_leaves_no_folder_and_no_key(tmp_path: Path, command: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("command", "ending", "code"),
+    [
+        (["serve"], signal.SIGINT, 130),
+        (["serve", "--workers", "2"], signal.SIGTERM, 0),
+        (["experts"], signal.SIGTERM, 0),
+    ],
+)
+def test_a_server_that_is_ended_leaves_no_folder_and_no_key(
+    tmp_path: Path, command: list[str], ending: signal.Signals, code: int
+) -> None:
     key, folders = "key-" + "k" * 28, {name: str(tmp_path / name) for name in ("TMPDIR", "XDG_CACHE_HOME")}
     for folder in folders.values():
         Path(folder).mkdir()
@@ -296,9 +287,9 @@ def test_a_server_that_is_ended_leaves_no_folder_and_no_key(tmp_path: Path, comm
         assert process.stderr is not None
         lines = iter(process.stderr)
         assert any("Uvicorn running" in line for line in lines)
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(ending)
         assert not [line for line in lines if "Traceback" in line or "cannot listen" in line]
-        assert process.wait(60) == 0
+        assert process.wait(60) == code
     assert not list(Path(folders["TMPDIR"]).iterdir())
     left = [file for file in tmp_path.rglob("*") if file.is_file()]
     assert not [file for file in left if key.encode() in file.read_bytes()]

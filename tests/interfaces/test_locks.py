@@ -5,7 +5,6 @@ import multiprocessing
 import os
 import signal
 import sqlite3
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -20,24 +19,10 @@ from jarvis_agent.interfaces.server.database import KEEPALIVE, Threads, open_dat
 Opened = Callable[[], AbstractAsyncContextManager[Threads]]
 CONFIG: Any = {"configurable": {"thread_id": "talk", "checkpoint_ns": "", "checkpoint_id": "1"}}
 
-HOLD = """
-import asyncio, sys
-from pathlib import Path
-from jarvis_agent.interfaces.server.database import open_database
-
-async def work():
-    async with open_database(sys.argv[2] or None, Path(sys.argv[1]), 60) as database:
-        async with database.threads.open("talk"):
-            print("held", flush=True)
-            await asyncio.sleep(600)
-
-asyncio.run(work())
-"""
-
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def opened(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Opened, list[str]]:
-    """What a process opens, and the arguments of one that holds the thread "talk"."""
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Opened:
+    """What a process opens."""
     url = request.getfixturevalue("postgres") if request.param == "postgres" else None
 
     @asynccontextmanager
@@ -45,11 +30,11 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Opened, list
         async with open_database(url, tmp_path, 60) as database:
             yield database.threads
 
-    return threads, [str(tmp_path), url or ""]
+    return threads
 
 
-async def test_of_several_that_open_a_thread_at_once_one_does(opened: Any) -> None:
-    async with opened[0]() as one, opened[0]() as other:
+async def test_of_several_that_open_a_thread_at_once_one_does(opened: Opened) -> None:
+    async with opened() as one, opened() as other:
         for number in range(5):
             begun, end = 0, asyncio.Event()
 
@@ -76,8 +61,8 @@ async def test_of_several_that_open_a_thread_at_once_one_does(opened: Any) -> No
             assert not await other.is_held(name)
 
 
-async def test_a_look_at_a_thread_keeps_no_one_from_it(opened: Any) -> None:
-    async with opened[0]() as one, opened[0]() as other:
+async def test_a_look_at_a_thread_keeps_no_one_from_it(opened: Opened) -> None:
+    async with opened() as one, opened() as other:
 
         async def look() -> None:
             while True:
@@ -92,30 +77,37 @@ async def test_a_look_at_a_thread_keeps_no_one_from_it(opened: Any) -> None:
 
 
 @pytest.mark.slow
-async def test_a_process_that_stands_still_keeps_its_thread_and_a_killed_one_does_not(opened: Any) -> None:
-    threads, arguments = opened
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", HOLD, *arguments, stdout=asyncio.subprocess.PIPE
-    )
-    assert process.stdout is not None
-    assert await process.stdout.readline() == b"held\n"
-    async with threads() as other:
-        process.send_signal(signal.SIGSTOP)
+async def test_a_process_that_stands_still_keeps_its_thread_and_a_killed_one_does_not(opened: Opened) -> None:
+    fork = multiprocessing.get_context("fork")
+    held = fork.Event()
+
+    async def hold() -> None:
+        async with opened() as threads, threads.open("talk"):
+            held.set()
+            await asyncio.sleep(600)
+
+    process = fork.Process(target=lambda: asyncio.run(hold()))
+    process.start()
+    assert await asyncio.to_thread(held.wait, 60)
+    async with opened() as other:
+        os.kill(process.pid or 0, signal.SIGSTOP)
         assert await other.is_held("talk")
         with pytest.raises(BusyError):
             async with other.open("talk"):
                 pass
         process.kill()
-        await process.wait()
+        process.join()
         while await other.is_held("talk"):  # noqa: ASYNC110 - PostgreSQL notices within milliseconds
             await asyncio.sleep(0.01)
         async with other.open("talk"):
             pass
 
 
-async def test_a_deleted_thread_is_empty_and_one_at_work_is_not_deleted(opened: Any, tmp_path: Path) -> None:
+async def test_a_deleted_thread_is_empty_and_one_at_work_is_not_deleted(
+    opened: Opened, tmp_path: Path
+) -> None:
     checkpoint: Any = {"id": "1", "ts": "", "v": 1, "channel_values": {}, "channel_versions": {}}
-    async with opened[0]() as threads:
+    async with opened() as threads:
         async with threads.open("talk") as saver:
             await saver.aput(CONFIG, checkpoint | {"versions_seen": {}}, {}, {})
             with pytest.raises(BusyError):

@@ -56,7 +56,7 @@ import asyncio, os, sys
 from pathlib import Path
 from jarvis_agent.interfaces.mcp import run_stdio
 sys.path.insert(0, {tests!r})
-from served import agent_of
+from small_agents import small_agent
 
 async def noisy(call):
     print("printed"), os.write(1, b"written")
@@ -69,7 +69,8 @@ async def never(call):
     finally:
         Path("stopped").touch()
 
-run_stdio(agent_of(Path("out"), {{"image-to-text": noisy, "canny-control": never}}))
+experts = {{"image-to-text": noisy, "canny-control": never}}
+run_stdio(small_agent("[]", experts, settings={{"output_dir": Path("out")}})[0])
 """
 
 

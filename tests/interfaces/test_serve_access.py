@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,6 @@ from served import (
     routes,
     serving,
 )
-from served_runs import served_runs
 from starlette.applications import Starlette
 from starlette.requests import HTTPConnection
 from starlette.routing import Mount
@@ -44,7 +44,7 @@ from jarvis_agent.execution.fallback import HFTaskRunner
 from jarvis_agent.interfaces.common import limits
 from jarvis_agent.interfaces.common.access import ApiKey, KeyAuthentication
 from jarvis_agent.interfaces.common.listen import accepted_hosts
-from jarvis_agent.interfaces.server import create_app
+from jarvis_agent.interfaces.server import create_app, run_server
 from jarvis_agent.interfaces.server.app import router
 from jarvis_agent.interfaces.server.workspaces import make_workspaces
 
@@ -126,17 +126,18 @@ def test_a_route_needs_a_key_and_no_page_of_another_origin(guarded: Guarded, met
     assert answer.status_code == 403
 
 
-@pytest.mark.slow
-def test_a_header_without_end_is_refused(tmp_path: Path) -> None:
-    with (
-        served_runs(tmp_path) as (client, _),
-        socket.create_connection((client.base_url.host, client.base_url.port)) as connection,
-    ):
-        connection.sendall(b"GET / HTTP/1.1\r\nX: ")
-        sending = (connection.sendall(b"x" * 1_000_000) for _ in range(100))
-        with pytest.raises(ConnectionError):
-            any(sending)
-        assert client.get("/healthz").status_code == 200
+def test_a_header_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[Any] = []
+    with monkeypatch.context() as patch:
+        patch.setattr("uvicorn.Server.run", lambda server: started.append(server.config))
+        run_server(partial(agent_of, tmp_path))
+    with listening(started[0].app, http=started[0].http) as url:
+        with socket.create_connection(("127.0.0.1", httpx.URL(url).port or 0)) as connection:
+            connection.sendall(b"GET / HTTP/1.1\r\nX: ")
+            sending = (connection.sendall(b"x" * 1_000_000) for _ in range(100))
+            with pytest.raises(ConnectionError):
+                any(sending)
+        assert httpx.get(f"{url}/healthz").status_code == 200
 
 
 @pytest.mark.parametrize("path", [path for path in ASKING if path != FORM])

@@ -18,16 +18,18 @@ import pytest
 from killed_runs import SHAPE, executed, started
 from langgraph.store.sqlite.aio import AsyncSqliteStore
 from postgres import Postgres
-from served import Served, agent_of, endless_expert, plan_for, serving
-from served_runs import served_runs
+from served import BASE, Served, agent_of, endless_expert, plan_for, serving
+from served_runs import make_agent, served_runs
+from starlette.testclient import TestClient
 from test_runs_api import REQUEST, ended, events_of, start
 from waiting import wait_until
 
 from jarvis_agent import Run
 from jarvis_agent.core.errors import ConfigError, MissingExtraError
+from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.execution.run import Event
 from jarvis_agent.interfaces.common import locks
-from jarvis_agent.interfaces.server import database, runs
+from jarvis_agent.interfaces.server import create_app, database, runs
 from jarvis_agent.interfaces.server.database import open_database
 from jarvis_agent.interfaces.server.runs import RunRecords
 
@@ -64,15 +66,17 @@ def check_resumed(client: httpx.Client, run: dict[str, Any], folder: Path) -> No
     ("ending", "workers"), [(signal.SIGTERM, 1), (signal.SIGKILL, 1), (signal.SIGKILL, 2)]
 )
 def test_a_server_that_is_ended_during_a_run_loses_no_finished_task(
-    tmp_path: Path, ending: signal.Signals, workers: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: signal.Signals, workers: int
 ) -> None:
     """The workers of a killed server end too, or they would hold the run and the port."""
+    monkeypatch.setattr(runs, "BEAT_S", 0.2)
     with served_runs(tmp_path, workers=workers) as (client, process):
         run = start_and_wait(client, tmp_path)
         process.send_signal(ending)
         assert process.wait(60) == (0 if ending == signal.SIGTERM else -ending)
-    with served_runs(tmp_path) as (client, _):
-        check_resumed(client, run, tmp_path)
+    app = create_app(make_agent(tmp_path), ServerSettings(runs_per_minute=10_000))
+    with TestClient(app, base_url=BASE) as here:
+        check_resumed(here, run, tmp_path)
 
 
 @pytest.mark.slow
