@@ -346,17 +346,17 @@ def test_in_a_narrow_window_nothing_is_outside_and_a_long_plan_can_be_approved(s
         assert tab.page.evaluate(outside) == []
         expect(tab.page.locator("#box")).to_be_in_viewport(ratio=1)
 
-        stage.script["plan"] = plan(*[("canny-control", [], {"image": "cat.jpg"})] * 8)
+        stage.script["plan"] = plan(*[("canny-control", [], {"image": "cat.jpg", "colour": "red"})] * 8)
         tab.ask_first()
         tab.page.get_by_role("button", name="Toggle Sidebar").click()
         tab.ask("Make an outline eight times.")
         expect(tab.page.locator("#run-plan")).to_be_in_viewport(ratio=1)
-        expect(tab.page.locator("#proposal")).to_contain_text("the model was stopped after 4 tasks")
+        expect(tab.page.locator("#proposal")).to_contain_text("unknown arguments were left out")
         tab.page.set_viewport_size({"width": 1280, "height": 800})
         assert tab.page.evaluate(PAINTED_OVER_RUN) == []
         tab.page.locator("#run-plan").click()
         tab.wait_until_idle()
-        expect(tab.pictures).to_have_count(5)
+        expect(tab.pictures).to_have_count(9)
 
 
 def test_visitors_do_not_see_the_files_of_others(stage: Stage, tab: Tab) -> None:
