@@ -150,6 +150,13 @@ def scores_output(call: Call, scores: list[float]) -> list[Any]:
     return [{"index": index, "text": text, "score": score} for index, (text, score) in rows]
 
 
+def note_cut_texts(call: Call, texts: Iterable[str], limit: int, count: Callable[[str], int]) -> None:
+    """Note how many texts have more tokens than the model reads."""
+    if number := sum(count(text) > limit for text in texts):
+        read = "only the first {limit:,} tokens of a text were read; longer: {number:,}"
+        call.notes.append(Note(read, limit=limit, number=number))
+
+
 def split_text(text: str, limit: int, count: Callable[[str], int]) -> list[str]:
     """A text in parts of at most `limit` tokens, which end with a paragraph, a sentence or a word."""
     parts: list[str] = []

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from jarvis_agent.backends.base import Call, Expert, scores_output, sentences_of, text_of
+from jarvis_agent.backends.base import Call, Expert, note_cut_texts, scores_output, sentences_of, text_of
 from jarvis_agent.backends.devices import choose_device, pick_dtype
 from jarvis_agent.backends.hub.model_card import read_json, strings
 from jarvis_agent.backends.hub.snapshot import SENTENCE_TRANSFORMERS, model_folder
@@ -28,6 +28,8 @@ def compare_vectors(model: Any, calls: Sequence[Call]) -> list[Any]:
     """The raw outputs of a model that maps a text to a vector. Each distinct text is encoded once."""
     encoders = {"plain": model.encode, "query": model.encode_query, "document": model.encode_document}
     wanted = [_roles(call) for call in calls]
+    for call, roles in zip(calls, wanted, strict=True):
+        _note_cut(model, call, [text for _, text in roles])
     vectors: dict[tuple[str, str], Any] = {}
     for role, encode in encoders.items():
         if pairs := [*dict.fromkeys(pair for roles in wanted for pair in roles if pair[0] == role)]:
@@ -49,6 +51,7 @@ def score_pairs(model: Any, calls: Sequence[Call]) -> list[Any]:
     for call in calls:
         if call.spec.name == "feature-extraction":
             raise UnsupportedError(f"{call.candidate.id} compares texts, and gives none of them a vector")
+        _note_cut(model, call, [f"{text_of(call)} {text}" for text in sentences_of(call)])
     pairs = [(text_of(call), text) for call in calls for text in sentences_of(call)]
     scores = iter(model.predict(pairs).tolist())
     return [scores_output(call, [*islice(scores, len(sentences_of(call)))]) for call in calls]
@@ -96,6 +99,11 @@ class SentenceTransformersBackend(FileBackend):
         return LoadedExpert(
             model, lambda model, call: run(model, [call])[0], [model], batch=partial(run, model)
         )
+
+
+def _note_cut(model: Any, call: Call, texts: Sequence[str]) -> None:
+    limit = model.max_seq_length or len("".join(texts))
+    note_cut_texts(call, texts, limit, lambda text: len(model.tokenizer(text, verbose=False)["input_ids"]))
 
 
 def _model_type(folder: Path) -> str:

@@ -79,6 +79,18 @@ def test_calls_in_one_batch_get_what_they_would_get_alone(bench: Bench) -> None:
         assert expert.batch(calls) == roughly([expert(call) for call in calls])
 
 
+@pytest.mark.parametrize(
+    ("task", "model"), [("sentence-similarity", "bert_base"), ("text-ranking", "reranker")]
+)
+def test_texts_that_are_longer_than_what_the_model_reads_are_counted(
+    bench: Bench, task: str, model: str
+) -> None:
+    for sentences, longer in ((TEXTS, 0), (["cat " * 999, *TEXTS, "good " * 999], 2)):
+        call = bench.call(task, model, text=QUERY, sentences=sentences)
+        bench.load(call)(call)
+        assert [note.endswith(f"longer: {longer}") for note in call.notes] == [True] * bool(longer)
+
+
 def test_there_must_be_texts_to_compare_with(bench: Bench) -> None:
     for sentences in ([], None, ["fine", " "]):
         with pytest.raises(BadInputError, match="sentence-similarity needs sentences to compare with"):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from processes import run_python
 
-from jarvis_agent import JarvisAgent
+from jarvis_agent import JarvisAgent, hf_tools
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.jobs import Job, running
 from jarvis_agent.backends.pool import ModelPool
@@ -384,3 +384,12 @@ def test_lines_are_joined_to_running_text() -> None:
         ("机器\n学习", "机器学习"),
     ):
         assert running_text(page) == text
+
+
+@pytest.mark.starter
+async def test_texts_that_are_longer_than_what_the_model_reads_are_counted(tmp_path: Path) -> None:
+    sentences = ["The weather is nice. " * 200, "The weather is nice."]
+    (tool,) = hf_tools(tasks=["sentence-similarity"], settings=Settings(offline=True, output_dir=tmp_path))
+    for compared in (sentences, sentences[1:]):
+        answer = await tool.ainvoke({"text": "cancel my order", "sentences": compared})
+        assert ("only the first 256 tokens" in answer) == (compared is sentences)

@@ -17,6 +17,7 @@ from jarvis_agent.backends.transformers import loading, multimodal
 from jarvis_agent.backends.transformers import text as text_tasks
 from jarvis_agent.backends.transformers.backend import TransformersBackend
 from jarvis_agent.core.errors import BadInputError, ExpertError, MissingExtraError, UnsupportedError
+from jarvis_agent.media.recordings import write_audio
 
 np = pytest.importorskip("numpy")
 torch = needs("torch")
@@ -219,6 +220,16 @@ def test_a_model_too_large_for_the_gpu_has_the_numbers_of_the_cpu(
     assert {weights.dtype for weights in model.parameters()} == {torch.float32}
 
 
+def test_a_recording_shorter_than_a_window_is_read(bench: Bench, tmp_path: Path) -> None:
+    write_audio(tmp_path / "short.wav", [0.5] * 80, 8_000)
+    for task, model in (
+        ("audio-classification", "wav2vec2_classifier"),
+        ("automatic-speech-recognition", "wav2vec2_ctc"),
+    ):
+        call = bench.call(task, model, audio=tmp_path / "short.wav")
+        assert bench.load(call)(call)
+
+
 def test_the_beginning_of_a_recording_is_classified(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     call = bench.call("audio-classification", "wav2vec2_classifier", audio="tone")
     heard: list[int] = []
@@ -246,3 +257,19 @@ def test_bad_input_is_refused_as_such(bench: Bench, tmp_path: Path) -> None:
         bench.ask("image-classification", "vit", image=broken)
     with pytest.raises(BadInputError, match=r"be read as audio|has no sound|holds no sound"):
         bench.ask("audio-classification", "wav2vec2_classifier", audio=broken)
+
+
+@pytest.mark.parametrize(
+    ("task", "model", "more"),
+    [
+        ("text-classification", "bert_classifier", {}),
+        ("zero-shot-classification", "bert_nli", {"labels": ["good", "bad"]}),
+    ],
+)
+def test_it_is_told_that_a_text_is_longer_than_what_the_model_reads(
+    bench: Bench, task: str, model: str, more: dict[str, Any]
+) -> None:
+    for text, is_noted in (("the cat is good", False), ("the cat is good " * 99, True)):
+        call = bench.call(task, model, text=text, **more)
+        bench.load(call)(call)
+        assert ["tokens of a text were read" in note for note in call.notes] == [True] * is_noted

@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.embeddings import Embeddings
 
-from jarvis_agent.backends.base import Call, Expert, labels_of, scores_output, sentences_of, text_of
+from jarvis_agent.backends.base import (
+    Call,
+    Expert,
+    labels_of,
+    note_cut_texts,
+    scores_output,
+    sentences_of,
+    text_of,
+)
 from jarvis_agent.backends.jobs import until_cancelled
 from jarvis_agent.backends.starter.backend import MINILM, STARTERS, fetch_weights, load_network
 from jarvis_agent.core.errors import ConfigError, MissingExtraError, TransientError
@@ -103,6 +111,11 @@ class StarterEmbeddings(Embeddings):
         """Load the network again in a child: the parent's waits there for a thread that was in it."""
         keep_forever(vars(self).pop("_encoder"))
 
+    def count_tokens(self, text: str) -> int:
+        """The number of tokens of a text."""
+        encoding = self._tokenizer.encode(replace_surrogates(text))
+        return len(encoding.ids) + sum(len(rest.ids) for rest in encoding.overflowing)
+
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """One vector of length one for each text."""
         return [[float(number) for number in row] for row in self.encode(texts)]
@@ -157,10 +170,13 @@ def load_text_comparison(weights: Path, settings: Settings) -> Expert:
 
     Zero-shot rows have a `similarity`, which is no probability; [] and a note if no label is clearly nearest.
     """
-    encode = load_embedder(settings).encode
+    embedder = load_embedder(settings)
+    encode = embedder.encode
 
     def expert(call: Call) -> Any:
         task, text = call.spec.name, text_of(call)
+        compared = sentences_of(call) if call.spec.arg("sentences") else []
+        note_cut_texts(call, [text, *compared], MAX_TOKENS, embedder.count_tokens)
         if task == "feature-extraction":
             return [encode([text]).tolist()]
         if task == "zero-shot-classification":
@@ -176,7 +192,7 @@ def load_text_comparison(weights: Path, settings: Settings) -> Expert:
             return [{"label": label, "similarity": each} for label, each in zip(labels, cosines, strict=True)]
         if task == "question-answering":
             return lines_that_fit(call, text_of(call, "context"), settings)
-        return scores_output(call, _cosines(encode([text, *sentences_of(call)])).tolist())
+        return scores_output(call, _cosines(encode([text, *compared])).tolist())
 
     return expert
 

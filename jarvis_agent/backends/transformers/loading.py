@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.base import Call, note_cut_texts
 from jarvis_agent.backends.devices import choose_device, pick_dtype, weight_bytes
 from jarvis_agent.backends.local import LOADING
 from jarvis_agent.core.errors import UnsupportedError
@@ -103,9 +103,18 @@ def by_pipeline(read: Callable[[Call], Any], **options: Any) -> Callable[[Loaded
 
     def run(loaded: LoadedModel, call: Call) -> Any:
         arguments = {name: value(call) if callable(value) else value for name, value in options.items()}
-        return loaded.pipe(read(call), **arguments)
+        return loaded.pipe(_input(loaded, call, read), **arguments)
 
     return run
+
+
+def _input(loaded: LoadedModel, call: Call, read: Callable[[Call], Any]) -> Any:
+    value = read(call)
+    if isinstance(value, str):
+        tokenizer = loaded.tokenizer
+        limit = tokenizer.model_max_length
+        note_cut_texts(call, [value], limit, lambda text: len(tokenizer(text, verbose=False).input_ids))
+    return value
 
 
 def batch_by_pipeline(
@@ -114,7 +123,8 @@ def batch_by_pipeline(
     """As `by_pipeline`, for several calls, whose inputs are computed at once."""
 
     def run(loaded: LoadedModel, calls: Sequence[Call]) -> list[Any]:
-        return list(loaded.pipe([read(call) for call in calls], batch_size=len(calls), **options))
+        inputs = [_input(loaded, call, read) for call in calls]
+        return list(loaded.pipe(inputs, batch_size=len(calls), **options))
 
     return run
 

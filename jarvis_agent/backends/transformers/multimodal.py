@@ -241,9 +241,12 @@ def classify_sound(loaded: LoadedModel, call: Call) -> Any:
 
 def _sound(loaded: LoadedModel, call: Call) -> tuple[dict[str, Any], float]:
     """Return the recording at the model's sampling rate, and its length in seconds."""
+    import numpy as np
+
     rate = loaded.parts["feature_extractor"].sampling_rate
     samples = call.sound(rate)
-    return {"raw": samples, "sampling_rate": rate}, len(samples) / rate
+    missing = max(0, rate // 10 - len(samples))  # models refuse less than one of their windows
+    return {"raw": np.pad(samples, (0, missing)), "sampling_rate": rate}, len(samples) / rate
 
 
 def synthesize(loaded: LoadedModel, call: Call) -> dict[str, Any]:
