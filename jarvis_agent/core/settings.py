@@ -212,7 +212,7 @@ class Settings(EnvironmentSettings):
     """API key of the expert server."""
     device: str = "auto"
     """Where local models run: "auto", "cpu", "cuda", "cuda:1", "mps"."""
-    seed: int = 0
+    seed: int = Field(0, ge=-(2**62), lt=2**62)
     """Seed of random numbers; each task and turn of a chat has one after it."""
 
     # Files.

@@ -54,6 +54,7 @@ MAKERS: list[Callable[[Any], Settings]] = [lambda given: Settings(**given), read
 def test_an_invalid_value_is_reported_with_its_field_or_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     cases: list[tuple[str, str, dict[str, Any], str]] = [
         ("JARVIS_SEED", "many", {}, "JARVIS_SEED: .+'many'"),
+        ("JARVIS_SEED", str(2**63), {}, "JARVIS_SEED: .+less than"),
         ("JARVIS_OFFLINE", "perhaps", {}, "JARVIS_OFFLINE: .+'perhaps'"),
         ("JARVIS_POLICY", "local-only", {"policy": "fast"}, "^policy: .+'fast'"),
         ("JARVIS_BUDGET", "tokens=few", {}, "JARVIS_BUDGET.+'few'"),
