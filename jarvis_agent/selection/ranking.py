@@ -97,9 +97,15 @@ _TECHNICAL_TAGS = frozenset(_FILE_TAGS.split())
 
 _MAX_VECTORS = 20_000
 """Embeddings in memory, 1.5 kilobytes each."""
-_MAX_PASSAGE_CHARS = 1000
+_SHORT, _MAX_SENTENCES, _MAX_PASSAGE_CHARS = 15, 6, 1000
+"""Characters of a sentence that says nothing alone, sentences compared alone, characters of a passage."""
+_SENTENCE = re.compile(r"(?<=[.!?])\s+")
 
 WORD = re.compile(r"[^\W_]+")
+_COMMON = {
+    "a", "an", "the", "of", "in", "on", "to", "and", "or", "is", "are", "it", "me", "my", "i", "please",
+}  # fmt: skip
+_GRAM = 4
 _K1, _B = 1.2, 0.75  # BM25's usual constants
 
 
@@ -193,12 +199,18 @@ def similarities(
 
 
 def _letter_grams(text: str) -> Mapping[str, int]:
-    """How often a text has each run of four letters within a word.
+    """How often a text has each run of four letters within a word, or two without spaces (Chinese).
 
-    They match across forms and compounds ("dogs", "bulldog") without a stemmer.
+    Runs of letters match across forms and compounds ("dogs", "bulldog") without a stemmer.
     """
-    words = [f"#{word}#" for word in WORD.findall(text.lower())]
-    return Counter(word[start : start + 4] for word in words for start in range(max(1, len(word) - 3)))
+    counts: Counter[str] = Counter()
+    for word in WORD.findall(text.lower()):
+        if word in _COMMON or len(word) < 2:
+            continue
+        size = _GRAM if word.isascii() else 2
+        framed = f"#{word}#" if word.isascii() else word
+        counts.update(framed[start : start + size] for start in range(max(1, len(framed) - size + 1)))
+    return counts
 
 
 # Only the texts that a query is compared with are cached, not the queries.
@@ -221,7 +233,7 @@ def bm25(query: Iterable[str], documents: Sequence[Mapping[str, int]]) -> list[f
 
 
 def card_passages(candidate: Candidate) -> list[str]:
-    """Return what a card says: the words of its id, its subjects, its description, and all."""
+    """Return what a card says: the words of its id, its subjects, its description, its sentences, and all."""
     directions = [trait.partition(":")[2] for trait in candidate.traits if trait.startswith(("from:", "to:"))]
     codes = dict.fromkeys([*directions, *candidate.languages])
     languages = [_NAMES[code] for code in codes if code in _NAMES]
@@ -230,11 +242,13 @@ def card_passages(candidate: Candidate) -> list[str]:
     description = candidate.description
     # "org/PlantLeaf_v2" → "org Plant Leaf v2"
     name = re.sub(r"(?<=[a-z])(?=[A-Z])|[^\w.]+|_", " ", candidate.id).strip()
+    sentences = [sentence for sentence in _SENTENCE.split(description) if len(sentence) > _SHORT]
     # A description from a card's metadata names its data sets already, which would count twice.
     named = description if description.startswith(TRAINED_ON) else ""
     data = (dataset for dataset in datasets_of(candidate) if dataset not in named)
     whole = f"{'. '.join((name, *about))}. {description} {' '.join(data)}".strip()
-    return list(filter(None, (name, ". ".join(about), description, whole)))
+    passages = (name, ". ".join(about), description, *sentences[:_MAX_SENTENCES], whole)
+    return list(filter(None, passages))
 
 
 def datasets_of(candidate: Candidate) -> list[str]:

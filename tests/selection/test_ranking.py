@@ -197,6 +197,8 @@ def test_a_card_says_its_subject_and_not_its_files() -> None:
         "Helsinki NLP opus mt fr en",
         "marine. French. English",
         "Translates reports. It is fast at that.",
+        "Translates reports.",
+        "It is fast at that.",
         "Helsinki NLP opus mt fr en. marine. French. English. Translates reports. It is fast at that. opus",
     ]
 
