@@ -14,9 +14,8 @@ from jarvis_agent.core.notes import limit_of
 
 _FIELDS = {
     **dict.fromkeys(("url", "image_url", "audio_url", "video_url", "file_url", "uri", "file_uri"), "url"),
-    **dict.fromkeys(("image", "audio", "video"), "url"),  # of Qwen's templates and of Vercel's SDK
     **dict.fromkeys(("base64", "data", "file_data", "blob", "bytes"), "base64"),
-    **dict.fromkeys(("mime_type", "media_type", "mimeType"), "mime_type"),
+    **dict.fromkeys(("mime_type", "media_type", "mimeType", "mediaType"), "mime_type"),
     **{name: name for name in ("file_id", "filename", "format", "text")},
 }
 """The names of a file's fields in all forms, with LangChain's name."""
@@ -100,6 +99,8 @@ def file_block(part: Mapping[str, Any]) -> dict[str, Any]:
     """A part as LangChain's standard block with its `url`, `base64`, `text` or `file_id`, else unchanged."""
     fields: dict[str, Any] = {}
     for name, value in _leaves(part):
+        if name == part.get("type") in ("image", "audio", "video"):  # of Qwen's templates and Vercel's SDK
+            name = "url" if ":" in value else "base64"
         if value and name in _FIELDS:
             fields.setdefault(_FIELDS[name], value)
         elif name in ("type", "source_type") and value == "text":

@@ -16,7 +16,7 @@ MARKS = (
 """Byte order marks; that of UTF-32 begins with one of UTF-16."""
 
 _COMMON = (  # noqa: SIM905
-    "UTF-16-LE UTF-16-BE ISO-2022-JP ISO-2022-KR Windows-1252 GB18030 CP932 Big5 CP949 EUC-JP "
+    "UTF-16-LE UTF-16-BE HZ-GB-2312 ISO-2022-JP ISO-2022-KR Windows-1252 GB18030 CP932 Big5 CP949 EUC-JP "
     "Windows-1251 Windows-1250 Windows-1253 Windows-1254 Windows-1255 Windows-1256 Windows-1257 Windows-1258 "
     "CP874 KOI8-U MacRoman IBM866 CP852 ISO-8859-2 ISO-8859-5 ISO-8859-6 ISO-8859-7"
 ).split()
@@ -34,14 +34,27 @@ _SAMPLE = 65_536  # bytes from which an encoding is guessed
 
 def decode_text(content: bytes) -> tuple[str, list[str]]:
     """A text, and a note on its encoding unless that is certain. Raises UnicodeDecodeError: none fits."""
-    encoding, notes = certain_encoding(content, is_whole=True), list[str]()
-    if encoding is None:
-        damaged = 0 if b"\0" in content else (text := content.decode("utf-8", "replace")).count("\ufffd")
-        if damaged and 4 * damaged < len(text) - len(text.encode("ascii", "ignore")):
-            encoding, notes = "utf-8", [Note("damaged characters were replaced: {count}", count=damaged)]
-        else:
-            encoding, notes = _guess(content[:_SAMPLE])
+    is_padded = content.endswith(bytes(4))  # as after a loss of power
+    content = content.rstrip(b"\0") if is_padded else content
+    encoding, notes = find_encoding(content)
+    if is_padded:  # the last letter in UTF-16 or UTF-32 may end in zeros
+        return (content + bytes(-len(content) % 4)).decode(encoding, errors="replace").rstrip("\0"), notes
     return content.decode(encoding, errors="replace"), notes
+
+
+def find_encoding(content: bytes) -> tuple[str, list[str]]:
+    """Python's name of the encoding of a text, and a note unless that is certain. As `decode_text`."""
+    import chardet
+
+    certain = certain_encoding(content, is_whole=True)
+    # Old e-mails have Chinese in 7 bits: ~{VPND~}.
+    is_hz = b"~{" in content and chardet.detect(content[:_SAMPLE])["encoding"] == "HZ-GB-2312"
+    if certain is not None and not is_hz:
+        return certain, []
+    damaged = 0 if b"\0" in content else (text := content.decode("utf-8", "replace")).count("\ufffd")
+    if damaged and 4 * damaged < len(text) - len(text.encode("ascii", "ignore")):
+        return "utf-8", [Note("damaged characters were replaced: {count}", count=damaged)]
+    return _guess(content[:_SAMPLE])
 
 
 def certain_encoding(content: bytes, *, is_whole: bool = False) -> str | None:

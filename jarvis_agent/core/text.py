@@ -98,9 +98,12 @@ def split_list(text: str, separators: Iterable[str] = SEPARATORS) -> list[str]:
     An item in quotes may hold separators, as in CSV. A text without separators is one item.
     """
     text = text.strip()
-    if isinstance(items := read_literal(text) if text[:1] in "[({" else None, list | tuple | set):
+    items = read_literal(text) if text[:1] in "[({" else None
+    if isinstance(items, set):  # in its order
+        items = read_literal(f"[{text[1:-1]}]")
+    if isinstance(items, list | tuple):
         return [item for value in items if (item := str(value).strip())]
-    if text[:1] == "[" and text[-1:] == "]":
+    if re.fullmatch(r"\[.*\]|\([^()]*,[^()]*\)", text, re.DOTALL):
         text = text[1:-1]
     items = [text]
     for marks in separators:

@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,11 @@ import pytest
 from hosting import B64_IMAGE, LABELS, call_of, png, run, wav
 from PIL import Image
 
+from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.hosted import inference_providers
 from jarvis_agent.backends.outputs.adapters import adapt
 from jarvis_agent.core.errors import UnsupportedError
+from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Resource
 from jarvis_agent.media.recordings import write_video
 from jarvis_agent.testing import HubDouble
@@ -51,6 +55,10 @@ def ask(hub: HubDouble, tmp_path: Path, task: str, reply: Any, **inputs: Any) ->
                 b'\xef\xbb\xbf[{"summary_text": "a cat"}]',
             )
         ),
+        (TEXT, {"message": {"content": '["x"]'}}, {"summary_text": '["x"]'}),
+        (TEXT, b"Data: five rows", {"summary_text": "Data: five rows"}),
+        (TEXT, [CAPTION, {"generated_text": "a dog"}], SUMMARY),
+        *(("token-classification", reply, []) for reply in ([], {"entities": []})),
         *(
             ("feature-extraction", reply, VECTOR)
             for reply in (
@@ -124,6 +132,8 @@ async def test_sounds_are_read_in_base64_too(hub: HubDouble, tmp_path: Path) -> 
         (TEXT, b"<?xml version='1.0'?><r>a cat</r>", "str"),
         ("feature-extraction", {"indices": [1, 5], "values": VECTOR}, "indices"),
         ("text-classification", b'[{"label": "cat", "score": 0.5}, {"label": "dog", "score": NaN}]', "nan"),
+        ("token-classification", {"result": {"persons": ["Ada"]}, "warnings": []}, "persons"),
+        ("token-classification", {"status": "loading", "warnings": []}, "loading"),
         (TEXT, {"error": "the model is broken"}, "the model is broken"),
         (TEXT, b"null", "NoneType None"),
         ("text-to-speech", {"audio": "none"}, "audio"),
@@ -165,6 +175,20 @@ async def test_all_parts_of_a_transcript_are_read(hub: HubDouble, tmp_path: Path
     parts = [{"start": 0.0, "end": 1.0, "text": "a cat"}, {"start": 1.0, "end": 2.0, "text": " sat"}]
     call = ask(hub, tmp_path, LISTEN, parts, audio=voice)
     assert adapt(call.spec, await run(call), call)[0] == {"text": "a cat\nsat"}
+
+
+async def test_what_a_thread_writes_after_the_attempt_is_removed(
+    hub: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = list[str]()
+
+    def write_late(spec: TaskSpec, raw: Any, call: Call) -> None:
+        call.new_path(".png").write_bytes(b"late")
+        steps.append("written")
+
+    monkeypatch.setattr(inference_providers, "adapt", write_late)
+    await run(replace(ask(hub, tmp_path, TEXT, CAPTION), cleanup=lambda: steps.append("cleaned")))
+    assert steps[-2:] == ["written", "cleaned"]
 
 
 async def test_samples_are_read_as_numbers_too(hub: HubDouble, tmp_path: Path) -> None:

@@ -206,6 +206,17 @@ async def test_the_language_model_fills_parameters_of_other_names(
     assert len(space.calls) == 4
 
 
+async def test_a_seed_that_the_language_model_fills_in_stays(
+    space: SpaceDouble, tmp_path: Path, picture: Path
+) -> None:
+    takes = {"prompt": "Textbox", "pic": "Image", "seed": "Number", "randomize_seed": "Checkbox"}
+    space.add("/edit", takes, ["Image"], lambda **_: picture)
+    given = {"text": "a cat with seed 42", "image": Resource(kind="image", path=picture)}
+    backend, _ = own_model({"prompt": "<text>", "pic": "<image>", "seed": 42})
+    await backend.run(call_of("image-text-to-image", space.url, tmp_path, given))
+    assert [(values["seed"], values["randomize_seed"]) for _, values in space.calls] == [(42, False)]
+
+
 async def test_only_inputs_are_sent_as_files(space: SpaceDouble, tmp_path: Path, picture: Path) -> None:
     """What a language model or a plan writes might describe any file of this machine."""
     space.add("/f", {"prompt": "Textbox", "more": "JSON"}, ["Textbox"], lambda **_: "hello")

@@ -85,6 +85,8 @@ PARTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"type": "image_url", "image_url": {"url": DATA_URL, "detail": "auto"}}, LINKED),
     ({"type": "image_url", "image_url": DATA_URL}, LINKED),
     ({"type": "image", "image": DATA_URL}, LINKED),
+    ({"type": "image", "image": PLAIN, "mediaType": "image/png"}, IMAGE),
+    ({"type": "image_url", "image": "thumb", "image_url": {"url": DATA_URL}}, LINKED),
     ({"type": "video", "video": "http://a/b"}, {"type": "video", "url": "http://a/b"}),
     ({"type": "input_image", "image_url": DATA_URL, "detail": "low", "file_id": None}, LINKED),
     ({"type": "image", "data": PLAIN, "mimeType": "image/png"}, IMAGE),

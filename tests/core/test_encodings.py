@@ -26,6 +26,7 @@ def test_a_certain_encoding_has_no_note(encoding: str) -> None:
         ("cp1250", "Windows-1250", "Zażółć gęślą jaźń. Dziękuję bardzo."),
         ("gb18030", "GB18030", "姓名,城市\n王小明,北京\n张伟,上海\n"),
         ("big5", "Big5", "姓名,城市\n王小明,臺北\n陳大文,高雄\n"),
+        ("hz", "HZ-GB-2312", "今天天气很好, we go out.\n明天下雨。\n"),
         ("cp932", "CP932", "氏名,住所\n田中太郎,東京都\n鈴木花子,大阪府\n"),
         ("cp949", "CP949", "안녕하세요. 오늘 날씨가 좋습니다."),
         ("cp1253", "Windows-1253", "όνομα,πόλη\nΓιώργος,Αθήνα\n"),
@@ -62,6 +63,12 @@ def test_damaged_characters_of_utf_8_are_replaced_with_a_note() -> None:
     assert decode_text(content) == (f"{text}\ufffd終わり", ["damaged characters were replaced: 1"])
     mixed = "Jürgen,Köln\nZoé,Orléans\n".encode() + "François".encode("cp1252")
     assert decode_text(mixed)[0] == "Jürgen,Köln\nZoé,Orléans\nFran\ufffdois"
+
+
+def test_zero_bytes_at_the_end_are_no_text() -> None:
+    for encoding in ("utf-8", "utf-16", "utf-32"):
+        for count in (4, 6, 500):
+            assert decode_text(NAMES.encode(encoding) + bytes(count)) == (NAMES, [])
 
 
 def test_escape_sequences_of_other_encodings_are_no_utf_8() -> None:

@@ -137,6 +137,13 @@ def test_the_rest_of_a_cut_picture_is_read(name: str, options: Any, head: int, t
         open_image(path)
 
 
+def test_a_webp_picture_that_is_cut_off_is_refused(tmp_path: Path) -> None:
+    Image.effect_noise((80, 80), 60).save(path := tmp_path / "a.webp")
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(BadInputError, match="cannot be read as an image"):
+        open_image(path)
+
+
 def test_of_a_tiff_file_that_is_cut_off_the_whole_pages_are_read(tmp_path: Path) -> None:
     pages = [Image.effect_noise((80, 80), 60) for _ in range(3)]
     pages[0].save(path := tmp_path / "a.tif", save_all=True, append_images=pages[1:])

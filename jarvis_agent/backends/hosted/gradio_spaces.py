@@ -320,7 +320,8 @@ def _arguments(
     """The values as they are sent; gradio_client checks them. Blocks while it reads files."""
     parameters, options = described_parameters(endpoint), call.candidate.metadata.get("options") or {}
     seeded = {"seed": call.settings.seed, "randomize_seed": False}  # as most Spaces name them
-    options = {**{name: value for name, value in seeded.items() if name in parameters}, **options}
+    seeds = {name: value for name, value in seeded.items() if name in parameters.keys() - values.keys()}
+    options = {**seeds, **options}
     values = {name: _shaped(value, component(parameters.get(name, {}))) for name, value in values.items()}
     rows = [row for row in endpoint.get("parameters") or () if isinstance(row, Mapping)]
     left = [row for row in rows if row.get("parameter_name") not in {*values, *options}]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import re
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -136,7 +137,7 @@ class HostedBackend:
                 raw = await _in_own_loop(run_call(client, serving.task, call))
             if serving.url is None or row.open_file is not None:
                 return raw
-            return await asyncio.to_thread(adapt, call.spec, raw, call)
+            return await asyncio.to_thread(_with_cleanup, call, adapt, call.spec, raw, call)
         except TimeoutError as error:
             raise TransientError(f"{serving.provider} did not answer within {seconds:g} s") from error
         except httpx.HTTPError as error:
@@ -145,7 +146,9 @@ class HostedBackend:
             UnsupportedError, OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError
         ) as error:  # fmt: skip
             if client.reply is not None:  # it is not in the form that the client expects
-                return await asyncio.to_thread(read_reply, client.reply, call, row.open_file)
+                return await asyncio.to_thread(
+                    _with_cleanup, call, read_reply, client.reply, call, row.open_file
+                )
             if isinstance(error, UnsupportedError):
                 raise
             raise expert_error(error, serving.provider) from redacted_cause(error)
@@ -188,6 +191,14 @@ def _model_name(serving: Serving, model: str) -> str:
     return f"{base}/models/{model}" + (f"/pipeline/{serving.task}" if has_two_tasks else "")
 
 
+def _with_cleanup(call: Call, read: Callable[..., T], *args: Any) -> T:
+    """What `read` returns, in a thread that may outlive the attempt: its files are then deleted."""
+    try:
+        return read(*args)
+    finally:
+        call.cleanup()
+
+
 async def _in_own_loop(work: Coroutine[Any, Any, T]) -> T:
     """Await in a daemon thread: the client looks models up, polls providers and fetches files by blocking.
 
@@ -205,16 +216,22 @@ async def _in_own_loop(work: Coroutine[Any, Any, T]) -> T:
             loop.call_soon_threadsafe(task.cancel)
 
 
+_NO_TEXT = re.compile(r"""\s*(<!doctype|<html|<\?xml|data: ?[{\[]|\[\[|\[?\{"|\[")""", re.IGNORECASE)
+"""How pages, events and JSON that was cut off begin."""
+
+
 def read_reply(reply: bytes, call: Call, open_file: Callable[[bytes, Call], Any] | None = None) -> Any:
     """What the task makes, in a reply of any form: its only part that fits, or what `open_file` opens.
 
     A backend on this machine may name a file that it has written; a reply may not.
     """
     value: Any = reply
+    is_text = True
     with suppress(UnicodeDecodeError):
         value = reply.decode("utf-8-sig")
+        is_text = not _NO_TEXT.match(value)
         with suppress(ValueError, RecursionError):
-            value = json.loads(value)
+            value, is_text = json.loads(value), True
     if isinstance(value, Mapping) and (failure := value.get("error") or value.get("errors")):
         raise UnsupportedError(f"{call.spec.name} failed there: {brief_text(str(failure), 200)}")
     if open_file is not None:
@@ -232,15 +249,19 @@ def read_reply(reply: bytes, call: Call, open_file: Callable[[bytes, Call], Any]
                 return {"audio": part["audio"], "sampling_rate": part["sampling_rate"]}
     elif call.spec.outputs[0] in ("text", "data") or not any(map(existing_file, texts_in(value))):
         fitting: list[Any] = []
+        (only,) = value.values() if isinstance(value, Mapping) and len(value) == 1 else [value]
         for level in _levels_of(value):
             for part in level:
+                if part == [] and part is not only:  # beside others it says nothing
+                    continue
                 with suppress(UnsupportedError):
                     fitting.append(adapt(call.spec, part, call))
             if fitting:
                 break
         if len(fitting) == 1:
             return fitting[0]
-        if not fitting and call.spec.outputs[0] == "text" and (text := text_in(value)) is not None:
+        wants_text = is_text and not fitting and call.spec.outputs[0] == "text"
+        if wants_text and (text := text_in(value)) is not None:
             if isinstance(value, Mapping):
                 call.notes.append(Note("the text was taken from {answer}", answer=describe_value(value)))
             return text

@@ -213,7 +213,8 @@ def image_text(raw: Any, call: Call) -> Adapted:
 
 def transcript(raw: Any, call: Call) -> Adapted:
     """{text}, and chunks with their times in seconds if the model returns them."""
-    value = find_text(raw, "text")
+    parts = raw if isinstance(raw, list | tuple) and raw else [raw]
+    value = "\n".join(find_text(part, "text") for part in parts)
     if not value:
         call.notes.append(Note("no speech was heard"))
     output: dict[str, Any] = {"text": value}

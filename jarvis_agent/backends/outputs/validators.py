@@ -17,7 +17,6 @@ from pydantic import (
     InstanceOf,
     TypeAdapter,
     ValidationError,
-    conlist,
     create_model,
 )
 from pydantic_core import to_jsonable_python
@@ -109,23 +108,19 @@ def best_first(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def find_text(raw: Any, *keys: str) -> str:
-    """The text of a str, or of a dict that has it under one of the keys; of several dicts as lines."""
-    values = raw if isinstance(raw, list | tuple) else [raw]
-    texts = [
-        next((value[key] for key in keys if value.get(key) is not None), None)
-        if isinstance(value, Mapping)
-        else (value if len(values) == 1 else None)
-        for value in values
-    ]
-    return "\n".join(check(conlist(Text, min_length=1), texts, "a text"))
+    """The text of a str, of a dict that has it under one of the keys, or of the first dict of a list."""
+    has_one = isinstance(raw, list | tuple) and (len(raw) == 1 or (raw and isinstance(raw[0], Mapping)))
+    value = raw[0] if has_one else raw
+    if isinstance(value, Mapping):
+        value = next((value[key] for key in keys if value.get(key) is not None), None)
+    return str(check(Text, value, "a text"))
 
 
 def text_in(value: Any) -> str | None:
     """A text, a number, the only text of a dict, or the last message of a chat; None for anything else."""
     match value:
         case str():
-            is_other = value.lstrip()[:9].lower().startswith(_NO_TEXT)
-            return value if value.strip() and not is_other else None
+            return value if value.strip() else None
         case int() | float() if not isinstance(value, bool):
             return str(value)
         case (
@@ -138,10 +133,6 @@ def text_in(value: Any) -> str | None:
             texts = [*texts_in(value)]
             return text_in(texts[0]) if len(texts) == 1 else None
     return None
-
-
-_NO_TEXT = ("<!doctype", "<html", "<?xml", "data:", "[[", '{"', '[{"', '["')
-"""How pages, events and JSON that was cut off begin."""
 
 
 def texts_in(value: Any) -> Iterator[str]:
