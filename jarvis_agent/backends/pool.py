@@ -304,10 +304,11 @@ class ModelPool:
                 run_jobs(expert, jobs, self._with_room)
         except BaseException as error:
             with self._lock:
-                if entry.expert is None:  # a failed load fails every queued job
-                    jobs += [job for job in entry.jobs if job.start()]
-                    entry.jobs.clear()
+                if entry.expert is None:
                     entry.placed = {}
+                    if not first.cancelled:  # else the load may have stopped with it, and is begun again
+                        jobs += [job for job in entry.jobs if job.start()]
+                        entry.jobs.clear()
             for job in jobs:
                 job.fail(error)
         with self._lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,7 @@ from local_models import ScriptedLocal
 from processes import run_python
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.jobs import MAX_BATCH_FILE, fits_in_batch, is_cancelled
+from jarvis_agent.backends.jobs import MAX_BATCH_FILE, fits_in_batch, is_cancelled, until_cancelled
 from jarvis_agent.backends.pool import MAX_BATCH, ModelPool
 from jarvis_agent.core.errors import BadInputError, ExpertError, OutOfMemoryError, UnsupportedError
 from jarvis_agent.core.settings import Settings
@@ -418,6 +419,22 @@ async def test_a_cancelled_load_is_kept_and_its_call_not_run(pool: ModelPool) ->
     opened.set()
     await start(pool, load, n=2)
     assert [call.inputs for call in calls] == [{"n": 2}]
+    assert model.loads == 1
+
+
+async def test_a_load_that_stops_with_its_caller_is_begun_again_for_the_others(pool: ModelPool) -> None:
+    entered, model = threading.Event(), Model()
+
+    def load() -> Model:
+        if not entered.is_set():
+            entered.set()
+            list(until_cancelled(itertools.repeat(None)))
+        return model.load()
+
+    calls = [start(pool, load) for _ in range(3)]
+    await reached(entered)
+    calls[0].cancel()
+    assert await asyncio.gather(*calls[1:]) == ["a", "a"]
     assert model.loads == 1
 
 
