@@ -243,7 +243,7 @@ async def measure(model: BaseChatModel | None, numbers: Sequence[int]) -> list[O
     outcomes = []
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         write_files(Path(folder))
-        settings = read_settings({"offline": True, "output_dir": Path(folder, "outputs"), "experts": "none"})
+        settings = read_settings({"offline": True, "output_dir": Path(folder, "outputs")})
         async with JarvisAgent(model or NO_MODEL, settings=settings) as agent:
             for number in numbers:
                 outcomes.append(await _outcome(number, agent))

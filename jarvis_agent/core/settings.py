@@ -230,8 +230,10 @@ class Settings(EnvironmentSettings):
     @field_validator("experts")
     @classmethod
     def _is_url(cls, experts: str | None) -> str | None:
-        if experts is None or re.fullmatch(r"https?://[^/\s@]+(/\S*)?", str(experts)):
-            return experts and experts.rstrip("/")
+        if experts is None or experts.lower() == "none":
+            return None
+        if re.fullmatch(r"https?://[^/\s@]+(/\S*)?", experts):
+            return experts.rstrip("/")
         raise ValueError('it is a URL such as "http://127.0.0.1:8765"')
 
     @property

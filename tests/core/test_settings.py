@@ -48,6 +48,12 @@ def test_arguments_precede_variables_and_none_means_not_given(monkeypatch: pytes
     assert (settings.policy, settings.seed) == ("hosted-only", 3)
 
 
+@pytest.mark.parametrize("written", ["none", "None"])
+def test_no_expert_server_may_be_named_none(monkeypatch: pytest.MonkeyPatch, written: str) -> None:
+    monkeypatch.setenv("JARVIS_EXPERTS", written)
+    assert Settings().experts is None
+
+
 MAKERS: list[Callable[[Any], Settings]] = [lambda given: Settings(**given), read_settings]
 
 

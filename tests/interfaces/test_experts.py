@@ -278,9 +278,7 @@ def test_models_run_on_the_server_and_algorithms_and_own_models_here(tmp_path: P
         assert isinstance(here, str) or here.reason == "it is on this machine"
 
 
-@pytest.mark.parametrize(
-    "address", ["auto", "none", "head:8765", "ftp://head", "http://", "http://user:pw@head", ""]
-)
+@pytest.mark.parametrize("address", ["auto", "head:8765", "ftp://head", "http://", "http://user:pw@head", ""])
 def test_an_address_of_another_form_is_refused(address: str) -> None:
     with pytest.raises(ConfigError, match="experts: it is a URL"):
         Settings(experts=address)
