@@ -67,9 +67,6 @@ class Sleeper:
     async def select(self, task: Task, context: RunContext) -> Selection | None:
         return None
 
-    def preload(self, *_: object) -> None:
-        """There is nothing to load."""
-
     async def run(self, selection: Selection | None, call: TaskCall) -> TaskResult:
         await asyncio.sleep(call.inputs["seconds"] / PACE)
         if call.inputs["fails"]:

@@ -1,7 +1,7 @@
 """Clocks for tests: time passes without waiting.
 
 clock = Clock(100.0)
-breaker = Breaker(clock)
+context = RunContext(request="", clock=clock)
 clock.now += 10
 
 async def test_a_limit(loop_time):          # a fixture of conftest.py

@@ -55,7 +55,7 @@ STATUSES: dict[type[JarvisError], int] = {
 _ERRORS = {status: kind for kind, status in reversed(STATUSES.items())}
 
 _MODEL = "serve-multiplexed-model-id"
-"""The header by which Ray Serve finds a replica that has the model."""
+"""The header in which Ray Serve reads the model, to find a replica that has it."""
 
 _ADVICE = {
     401: "set JARVIS_EXPERTS_KEY to one of its API keys",

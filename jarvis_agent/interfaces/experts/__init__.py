@@ -58,6 +58,6 @@ def run_experts(
 ) -> None:
     """Serve until interrupted; `insecure`: without API keys, although other machines reach the address.
 
-    ConfigError: they do, and there are no keys.
+    ConfigError: other machines reach the address, there are no API keys, and it is not `insecure`.
     """
     listen(partial(create_experts_app, settings), host, port, insecure=insecure, shutdown_s=10)
