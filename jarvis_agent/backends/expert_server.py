@@ -89,11 +89,8 @@ class ExpertServer:
         try:
             async with httpx.AsyncClient(verify=_tls(), timeout=limits, trust_env=False) as client:
                 response = await client.post(url, content=body, params=query, headers=headers)
-        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise self._absence(error) from error
         except httpx.HTTPError as error:
-            what = f"the expert server {self.address} was lost, or silent for {seconds:g} s"
-            raise TransientError(what, detail=describe_error(error)) from error
+            raise self._failure(error, seconds) from error
         call.trace["endpoint"] = self.address
         if not response.is_success:
             raise self._refusal(response)
@@ -106,7 +103,7 @@ class ExpertServer:
                 f"{self.address}/models", headers=self._headers(), timeout=_CONNECT_S, trust_env=False
             )
         except httpx.HTTPError as error:
-            raise self._absence(error) from error
+            raise self._failure(error, _CONNECT_S) from error
         if not response.is_success:
             raise self._refusal(response)
         status: dict[str, Any] = response.json()
@@ -115,7 +112,10 @@ class ExpertServer:
     def _headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.key}"} if self.key else {}
 
-    def _absence(self, error: Exception) -> TransientError:
+    def _failure(self, error: httpx.HTTPError, seconds: float) -> TransientError:
+        if not isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout)):
+            what = f"the expert server {self.address} was lost, or silent for {seconds:g} s"
+            return TransientError(what, detail=describe_error(error), advice="if it is busy, try again later")
         port = httpx.URL(self.address).port
         option = f" --port {port}" if port else ""
         return TransientError(

@@ -158,6 +158,21 @@ async def test_an_answer_becomes_an_error_with_its_policy(
     assert getattr(caught.value, "retry_after", 7.0) == 7.0
 
 
+async def test_a_call_names_its_model_in_the_header_of_ray_serve(hub: HubDouble) -> None:
+    call = command_call("echo")
+    call = replace(call, candidate=call.candidate.model_copy(update={"revision": "v1"}))
+    hub.answer("/models/", body={"output": {"generated_text": "one"}, "resources": [], "notes": []})
+    await command_backend(ExpertServer(hub.url)).run(call)
+    assert hub.requests[-1].headers["serve-multiplexed-model-id"] == "org/model@v1"
+
+
+def test_a_busy_server_is_not_said_to_be_absent(hub: HubDouble, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jarvis_agent.backends.expert_server._CONNECT_S", 0.5)
+    hub.stall("/models")
+    with pytest.raises(errors.TransientError, match=r"silent for 0\.5 s.*busy"):
+        ExpertServer(hub.url).status()
+
+
 async def test_a_file_that_a_server_names_and_keeps_is_not_opened(hub: HubDouble, tmp_path: Path) -> None:
     (secret := tmp_path / "secret.txt").write_text("secret")
     row = {"kind": "text", "path": str(secret), "name": "a text"}
