@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 import yaml
+from command_backend import CommandBackend, command_models
 from doc_blocks import blocks_of
 from expert_servers import command_backend, command_call, environment, free_port, said, with_retries
 from small_agents import picture
@@ -16,7 +17,10 @@ from waiting import until
 
 from jarvis_agent.backends.expert_server import ExpertServer, RemoteBackend
 from jarvis_agent.core.errors import BadInputError, ConfigError, UnsupportedError
+from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Attempt
+from jarvis_agent.interfaces.experts.app import ExpertRunner
+from jarvis_agent.interfaces.experts.hub_api import InferenceRequest
 
 pytestmark = pytest.mark.cluster
 ray = pytest.importorskip("ray")
@@ -70,10 +74,11 @@ def names(folder: Path) -> list[str]:
     return [file.name for file in folder.iterdir()]
 
 
-async def test_calls_run_on_both_nodes(backend: RemoteBackend, tmp_path: Path) -> None:
+async def test_calls_run_on_both_nodes(backend: RemoteBackend, port: int, tmp_path: Path) -> None:
     calls = [command_call(f"hold {tmp_path}") for _ in range(12)]
     running = [asyncio.create_task(said(backend, call)) for call in calls]
     await until(lambda: len(names(tmp_path)) == 2)
+    assert httpx.get(f"http://127.0.0.1:{port}/-/healthz").is_success  # noqa: ASYNC210
     (tmp_path / "go").touch()
     assert len({answer.split()[4] for answer in await asyncio.gather(*running)}) == 2
 
@@ -83,6 +88,32 @@ async def test_a_key_is_needed(backend: RemoteBackend, port: int) -> None:
     with pytest.raises(ConfigError, match="401"):
         await command_backend(server).run(command_call("echo"))
     assert httpx.get(f"{server.address}/healthz").json() == {"status": "ok"}  # noqa: ASYNC210
+
+
+async def test_only_a_model_that_was_found_is_noted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from jarvis_agent.interfaces.experts.ray_serve import ExpertReplica
+
+    noted = []
+
+    async def note(_: ExpertReplica, model: str) -> None:
+        noted.append(model)
+
+    monkeypatch.setattr(ExpertReplica, "_note_model", note)
+    replica = ExpertReplica.__new__(ExpertReplica)
+    ExpertRunner.__init__(replica, Settings(models_file=command_models(tmp_path)), [CommandBackend])
+    asked = [
+        InferenceRequest(name, "text-generation", b'{"inputs": "echo"}', "application/json")
+        for name in ("", "org/unknown", "org/model")
+    ]
+    answers = [(await replica.answer(request)).status_code for request in asked]
+    assert (answers, noted) == ([404, 404, 200], ["org/model"])
+    await replica.close()
+
+
+async def test_a_model_without_a_name_is_not_found(backend: RemoteBackend, port: int) -> None:
+    url, headers = f"http://127.0.0.1:{port}/experts/models/", {"Authorization": f"Bearer {KEY}"}
+    answer = httpx.post(url, content=b"echo", headers=headers)  # noqa: ASYNC210
+    assert (answer.status_code, answer.json()) == (404, {"error": "this server has no model "})
 
 
 async def test_an_error_of_a_model_keeps_its_class(backend: RemoteBackend) -> None:

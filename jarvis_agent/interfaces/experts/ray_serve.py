@@ -11,12 +11,12 @@ from typing import Any
 import ray
 from ray import serve
 from ray.serve.config import RequestRouterConfig
-from starlette.responses import Response
 
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.settings import ServerSettings, read_settings
+from jarvis_agent.core.types import Candidate
 from jarvis_agent.interfaces.experts.app import ExpertRunner, make_app
-from jarvis_agent.interfaces.experts.hub_api import InferenceRequest
+from jarvis_agent.interfaces.experts.hub_api import Fields, InferenceRequest
 
 _MODELS = 64
 """Models of a replica that Ray Serve knows of; memory sets a lower limit."""
@@ -52,15 +52,18 @@ class ExpertReplica(ExpertRunner):
         """Tell Ray Serve that the model is here. The pool loads it."""
         return model
 
-    async def answer(self, request: InferenceRequest) -> Response:
-        """As ExpertRunner."""
+    async def _find(self, request: InferenceRequest, fields: Fields) -> tuple[Candidate, Fields, Fields]:
+        """As ExpertRunner; the model that was found is noted."""
+        found = await super()._find(request, fields)
         await self._note_model(request.model)
-        return await super().answer(request)
+        return found
 
 
 cluster = serve.deployment(
     name="experts",
-    max_ongoing_requests=4,  # some wait together for a batch, the others for more replicas
+    # Some calls wait together for a batch, the others for more replicas: what one has taken stays there, and
+    # the one that has the model would take every call of it.
+    max_ongoing_requests=4,
     autoscaling_config=_SCALING,
     request_router_config=RequestRouterConfig(max_backoff_s=0.1),
     ray_actor_options={"num_cpus": 1, "memory": 4 * 10**9},
