@@ -58,7 +58,8 @@ def ask(hub: HubDouble, tmp_path: Path, task: str, reply: Any, **inputs: Any) ->
         (TEXT, {"message": {"content": '["x"]'}}, {"summary_text": '["x"]'}),
         (TEXT, b"Data: five rows", {"summary_text": "Data: five rows"}),
         (TEXT, [CAPTION, {"generated_text": "a dog"}], SUMMARY),
-        *(("token-classification", reply, []) for reply in ([], {"entities": []})),
+        ("token-classification", [], []),
+        ("token-classification", {"entities": []}, []),
         *(
             ("feature-extraction", reply, VECTOR)
             for reply in (
