@@ -285,7 +285,7 @@ class _Outcome:
 # Read backwards: three copies of a block, or more of a short one. "ha ha ha" and a row of dashes pass.
 _COPIES = re.compile(r"(.{100,2000}?)\1\1|(.{1,99}?)\2{2,}(?<=.{300})", re.DOTALL)
 _LONGEST, _STEP = 6000, 50
-"""Characters of three copies of the longest block, and between two checks."""
+"""Characters of three copies of the longest block, and at least between two checks."""
 
 
 class RepetitionFilter:
@@ -293,15 +293,18 @@ class RepetitionFilter:
 
     def __init__(self) -> None:
         self.found = False
-        self._tail = ""
+        self._tail, self._unchecked = "", 0
 
     def feed(self, text: str) -> str:
         """Return the text, up to the end of the last copy that is needed to recognise a repetition."""
         for place in range(0, len(text), _STEP):
-            self._tail = (self._tail + text[place : place + _STEP])[-_LONGEST:]
-            if _COPIES.match(self._tail[::-1]):
-                self.found = True
-                return text[: place + _STEP]
+            part = text[place : place + _STEP]
+            self._tail = (self._tail + part)[-_LONGEST:]
+            self._unchecked += len(part)
+            if self._unchecked >= _STEP:
+                self._unchecked, self.found = 0, bool(_COPIES.match(self._tail[::-1]))
+                if self.found:
+                    return text[: place + _STEP]
         return text
 
 
