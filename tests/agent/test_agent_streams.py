@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import threading
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
@@ -11,13 +10,10 @@ from typing import Any
 import pytest
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGenerationChunk
-from local_models import ScriptedLocal
 from served import endless_expert
-from small_agents import CAPTION, DESCRIBE_ALOUD, EXPERTS, plan, small_agent
+from small_agents import CAPTION, DESCRIBE_ALOUD, plan, small_agent
 
-from jarvis_agent import JarvisAgent, Run, TaskSpec
-from jarvis_agent.backends.base import Expert
-from jarvis_agent.backends.pool import ModelPool
+from jarvis_agent import JarvisAgent, Run
 from jarvis_agent.execution.run import Event
 from jarvis_agent.testing import FakeSource, ScriptedLLM, fake_candidate, first_candidate
 
@@ -188,21 +184,3 @@ async def test_a_cancelled_run_keeps_the_files_of_its_finished_tasks(tmp_path: P
         running.cancel()
         await asyncio.wait([running])
     assert len(await asyncio.to_thread(lambda: [*tmp_path.glob("outputs/*/*.wav")])) == 1
-
-
-async def test_a_model_is_loaded_while_its_task_waits() -> None:
-    """The first task ends only when the second one's model is loaded."""
-    loaded = threading.Event()
-
-    def load(spec: TaskSpec) -> Expert:
-        if spec.name == "text-to-speech":
-            loaded.set()
-            return lambda call: EXPERTS[call.spec.name]
-        return lambda call: CAPTION if loaded.wait(20) else None
-
-    backend = ScriptedLocal(load, ModelPool(100))
-    source = FakeSource(fake_candidate(task, size=1) for task in ("image-to-text", "text-to-speech"))
-    agent, _, _ = small_agent(DESCRIBE_ALOUD, sources=[source], backends=[backend])
-    async with agent:
-        assert (await agent.ainvoke(REQUEST)).ok
-    await backend.pool.close()

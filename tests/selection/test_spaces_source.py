@@ -111,7 +111,7 @@ def test_the_language_model_fills_what_cannot_be_mapped_by_kind(tmp_path: Path) 
             if model is None:
                 assert "none of its endpoints takes text" in str(result.error)
                 assert seen == []
-    assert seen == [("a cat", None, "ink", 4, ["big"], 3)]
+    assert seen == [("a cat", None, "ink", 4, ["big"], 0)]  # the seed of the task
     assert [one.to_pil().size for one in result.resources] == [(8, 6), (4, 4)]
     assert "the Space returned besides: Seed: 7" in result.notes
     assert llm.stages()[:2] == ["expert", "expert"]
