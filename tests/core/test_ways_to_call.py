@@ -78,7 +78,8 @@ def agent() -> Subject:
     """The planner without a language model, and the starter model for sentences."""
     from jarvis_agent import JarvisAgent
 
-    return runnable(JarvisAgent(model="none"), lambda: ("How similar are 'a cat' and 'a dog'?",))
+    asked = "What is 'cancel my order' closest to in meaning: 'refund' or 'weather'?"
+    return runnable(JarvisAgent(model="none"), lambda: (asked,))
 
 
 def agent_with_a_served_model() -> Subject:
@@ -114,14 +115,16 @@ def graph() -> Subject:
 
 
 def parts() -> Subject:
-    """The planner without a language model and a tool, one after the other in each call."""
-    from jarvis_agent import JarvisToolkit, OfflinePlanner
+    """Tools, and the planner without a language model, one after the other in each call."""
+    from jarvis_agent import JarvisToolkit, OfflinePlanner, hf_tools
 
+    [similar, _] = hf_tools(tasks=["sentence-similarity", "media-info"])
     [info] = JarvisToolkit(tasks=["media-info"]).get_tools()
     Path("a.txt").write_text("hello")
-    plans, asked = OfflinePlanner(), {"input": "Describe cat.jpg"}
+    plans, asked = OfflinePlanner(), {"input": "Describe cat.jpg and say it"}
     called = [
         runnable(plans, lambda: (asked,), lambda plan: str(plan.to_json())),
+        runnable(similar, lambda: ({"text": "cancel my order", "sentences": ["refund", "weather"]},)),
         runnable(info, lambda: ({"file": "a.txt"},)),
     ]
 
@@ -297,7 +300,7 @@ def in_children_during_use(subject: Subject) -> list[str]:
     for user in users:
         user.start()
     try:
-        forked = [answer for _ in range(2) for answer in in_fork(lambda: [subject.call()])]
+        forked = [answer for _ in range(4) for answer in in_fork(lambda: [subject.call()])]
     finally:
         ended.set()
         for user in users:
@@ -387,8 +390,8 @@ def _calls_beside_a_new_interpreter(makes: list[Callable[[], Subject]]) -> Itera
     with ProcessPoolExecutor(1, context, initializer=os.chdir, initargs=("there",)) as worker:
         for make in makes:
             subject = make()
-            before, there = subject.call(), worker.submit(_call_of, make)
-            yield [before, *everything(subject), there.result()]
+            before, there = everything(subject), worker.submit(_call_of, make)
+            yield [*before, *everything(subject), there.result()]
 
 
 def _call_of(make: Callable[[], Subject]) -> str:
@@ -457,6 +460,6 @@ def test_no_first_call_hangs(subject: Callable[[], Subject], way: Way) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(9 * LIMIT_S)
 def test_no_call_hangs_beside_a_new_interpreter() -> None:
-    makes: list[Any] = [agent, agent_with_a_served_model, server]
+    makes: list[Any] = [agent, agent_with_a_served_model, graph, parts, pool, server, torch_model]
     makes += [gguf] if HAS_GGUF else []
     check(partial(_calls_beside_a_new_interpreter, makes), [make.__name__ for make in makes])

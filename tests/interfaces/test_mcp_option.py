@@ -191,10 +191,15 @@ def test_a_command_that_is_no_server_is_a_usage_error(command: str, problem: str
     assert result.exit_code == 2
 
 
-def test_a_server_without_tools_is_a_usage_error(plans: list[str], serve: Callable[[str], str]) -> None:
+def test_a_server_without_tools_and_two_tools_of_one_name_are_usage_errors(
+    plans: list[str], serve: Callable[[str], str]
+) -> None:
     bare = serve("from mcp.server.mcpserver import MCPServer\nMCPServer('bare').run()\n")
     result = jarvis("Do it.", "--mcp", bare)
     assert result.stderr == f'jarvis: --mcp "{bare}": the server has no tools\n'
+    assert result.exit_code == 2
+    result = jarvis("chat", "--mcp", STUDIO, "--mcp", STUDIO)
+    assert result.stderr == "jarvis: two tools have the name 'photograph'; names must be unique in a plan\n"
     assert result.exit_code == 2
 
 
