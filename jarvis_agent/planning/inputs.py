@@ -7,7 +7,6 @@ PlanRequest.of({"input": "Describe it", "files": ["a.jpg"], "chat_history": [Hum
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
@@ -147,9 +146,8 @@ def _turns(history: Any) -> tuple[ChatTurn, ...]:
 
 
 _MAX_LISTED = 20
-_CLOSE = 0.93
-"""Least similarity of names that may mean the same file: zoo.jpg is zoos.jpg, and a.jpg is not b.jpg."""
-_NO_DIGITS = re.compile(r"\D+")
+_MIN_STEM = 3
+"""Minimum length of a name without its extension for a letter to be wrong: a.jpg is not b.jpg."""
 
 _ACCEPTED = {"audio": {"audio", "video", "file"}, "text": {"text", "table", "data", "file"}}
 """Kinds of files by kind of argument, where they are not only the same kind and unknown ones."""
@@ -236,9 +234,13 @@ def _bare(name: str) -> str:
 
 
 def _is_close(name: str, other: str) -> bool:
-    """Whether two names differ by extension, case, or a letter. Digits count: e1.jpg is not e2.jpg."""
+    """Whether two names differ by extension, case, or one letter. Digits count: e1.jpg is not e2.jpg."""
     a, b = PurePosixPath(name.lower()), PurePosixPath(other.lower())
-    has_digits_of_other = _NO_DIGITS.sub("", a.stem) == _NO_DIGITS.sub("", b.stem)
-    return a.stem == b.stem or (
-        has_digits_of_other and SequenceMatcher(None, a.name, b.name).ratio() >= _CLOSE
-    )
+    if a.stem == b.stem:
+        return True
+    if min(len(a.stem), len(b.stem)) < _MIN_STEM or abs(len(a.name) - len(b.name)) > 1:
+        return False
+    matcher = SequenceMatcher(None, a.name, b.name, autojunk=False)
+    edits = [edit for edit in matcher.get_opcodes() if edit[0] != "equal"]
+    rests = [rest for _, i, j, k, end in edits for rest in (a.name[i:j], b.name[k:end]) if rest]
+    return len(edits) == 1 and all(len(rest) == 1 and rest.isalpha() for rest in rests)

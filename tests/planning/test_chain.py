@@ -212,13 +212,15 @@ class TestRepair:
                 assert plan.notes[0] == f'task 0 ({name}): "{written}" was taken as its {arg} "{meant}"'
 
     def test_two_close_names_or_none_are_sent_back(self) -> None:
-        look = LOOK.replace("a.jpg", "zoo.jpg")
-        for files, error in (
-            (["zoo.png", "zoos.jpg"], 'the files are "zoo.png", "zoos.jpg"'),
-            ([], "the request has no files"),
+        may, june = (f"final-version-of-the-report-for-the-customer-{month}.png" for month in ("may", "jun"))
+        for name, files, error in (
+            ("zoo.jpg", ["zoo.png", "zoos.jpg"], 'the files are "zoo.png", "zoos.jpg"'),
+            ("zoo.jpg", [], "the request has no files"),
+            (june, [may], f'the files are "{may}"'),
         ):
+            look = LOOK.replace("a.jpg", name)
             llm = ScriptedLLM({"plan": f"[{look}]", "repair": "[]"})
-            with pytest.raises(LLMError, match=f'there is no file "zoo.jpg"; {error}'):
+            with pytest.raises(LLMError, match=f'there is no file "{name}"; {error}'):
                 planning_chain(llm).invoke({"input": "Look at it", "files": files})
 
     def test_files_of_the_chat_and_of_allowed_directories_may_be_named(self, tmp_path: Path) -> None:
