@@ -353,6 +353,7 @@ async def test_events_show_the_models_that_are_tried(served: Served) -> None:
     await client.async_client.aclose()
     assert "fake/image-to-text" in [e["name"] for e in events if e["event"] == "on_chain_start"]
     assert "image-to-text" in [e["name"] for e in events if e["event"] == "on_tool_end"]
+    assert events[0]["name"] == "/tools/image-to-text"
     assert str(served.outputs) not in str(events)
 
 
@@ -360,7 +361,9 @@ def test_an_unknown_task_is_answered_with_similar_names(served: Served) -> None:
     answer = served.client.post("/tools/image-to-test/invoke", json={"input": {}})
     assert answer.status_code == 404
     assert "did you mean image-to-text" in answer.text
-    assert "GET /tools" in served.get("/tools/nothing-like-it/input_schema").text
+    for path in ("input_schema", "output_schema", "config_schema"):
+        assert "GET /tools" in (unknown := served.get(f"/tools/nothing-like-it/{path}")).text
+        assert unknown.status_code == 404
 
 
 @pytest.mark.parametrize(
@@ -372,16 +375,19 @@ def test_an_unknown_task_is_answered_with_similar_names(served: Served) -> None:
     ],
 )
 def test_wrong_arguments_are_named(served: Served, args: Any, said: str) -> None:
+    assert served.client.post("/tools/image-to-text/stream", json={"input": args}).status_code == 422
     answer = served.client.post("/tools/image-to-text/invoke", json={"input": args})
     assert answer.status_code == 422
     assert said in answer.text
 
 
-def test_the_tasks_are_listed_with_their_schemas(served: Served) -> None:
+def test_the_tasks_are_listed_with_their_schemas_and_playgrounds(served: Served) -> None:
     assert [tool["name"] for tool in served.get("/tools").json()] == ["image-to-text", "canny-control"]
-    assert served.get("/tools/canny-control/input_schema").json()["required"] == ["image"]
+    schema = served.get("/tools/canny-control/input_schema").json()
+    assert (schema["required"], schema["additionalProperties"]) == (["image"], False)
     assert served.get("/tools/canny-control/output_schema").json()["title"] == "ToolMessage"
     assert served.get("/tools/canny-control/config_schema").json()["properties"] == {}
+    assert "/tools/canny-control/playground/" in served.get("/tools/canny-control/playground/").text
     documented = served.get("/openapi.json").json()["paths"]
     assert "/tools/{task}/invoke" in documented
 

@@ -28,10 +28,9 @@ from jarvis_agent.interfaces.common import metrics
 from jarvis_agent.interfaces.common.access import LOCAL, add_middleware, owners_of
 from jarvis_agent.interfaces.common.limits import BodyLimit, RunLimits
 from jarvis_agent.interfaces.common.uploads_and_outputs import Upload, deleting_expired, output_response
-from jarvis_agent.interfaces.server import openai_api, openai_tasks, runs, workspaces
+from jarvis_agent.interfaces.server import openai_api, openai_tasks, runs, tool_routes, workspaces
 from jarvis_agent.interfaces.server.database import open_database
 from jarvis_agent.interfaces.server.errors import EXCEPTION_HANDLERS, ErrorReportingRoute, RunSerializer
-from jarvis_agent.interfaces.server.tool_routes import make_tool_routes
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.selection.model_registry import loaded_models
 
@@ -87,15 +86,15 @@ def create_app(agent: JarvisAgent, settings: ServerSettings | None = None, *, pr
         # The page with the documentation then has a button to enter the key.
         dependencies=[Depends(HTTPBearer(auto_error=False))] if server.api_keys else [],
     )
-    app.state.workspaces, app.state.chats = owned, ChatMemory()
-    app.state.parts, serializer = parts, RunSerializer(workspaces.public_names(owned))
+    app.state.workspaces, app.state.chats, app.state.tool_handlers = owned, ChatMemory(), {}
+    app.state.serializer, app.state.parts = RunSerializer(workspaces.public_names(owned)), parts
     app.state.loaded_models = loaded_models
     app.add_middleware(BodyLimit, max_file_bytes=agent.settings.max_file_bytes)
     add_middleware(app, server, open_paths=("/", "/docs", "/healthz", "/openapi.json"))
     app.add_middleware(metrics.RequestMetrics)
     for routes in (runs.router, router, metrics.router):
         app.include_router(routes)
-    limited = [_agent_routes(serializer), make_tool_routes(serializer), openai_tasks.router]
+    limited = [_agent_routes(app.state.serializer), tool_routes.router, openai_tasks.router]
     limited += [] if agent.approve else [openai_api.router]  # A plan cannot be approved there.
     for routes in limited:
         app.include_router(routes, dependencies=[Depends(limits.check)])
