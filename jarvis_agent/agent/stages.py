@@ -2,8 +2,9 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any, Self
 
 from langchain_core.runnables import Runnable
@@ -49,6 +50,7 @@ class PipelineStages:
         response_format: the type of structured answers; None: there are none.
         price: the price of a call; None: what providers report.
         goes_on: whether the responder may add tasks; a plan of the user's own is not changed.
+        calls: numbers for calls of tasks outside a plan, of which each has a seed of its own.
     """
 
     settings: Settings
@@ -61,6 +63,7 @@ class PipelineStages:
     response_format: ResponseFormat | None = None
     price: Price | None = None
     goes_on: bool = True
+    calls: Iterator[int] = field(default_factory=count)
 
     async def find_runners(self) -> Mapping[str, TaskRunner]:
         """What runs the tasks of a run, by name."""
@@ -76,7 +79,9 @@ class PipelineStages:
         tools: dict[str, BaseTool] = {}
         for name, runner in (await self.find_runners()).items():
             if isinstance(runner, HFTaskRunner):
-                tools[name] = HFTaskTool.of(runner, settings=self.settings, produced=deque(maxlen=0))
+                tools[name] = HFTaskTool.of(
+                    runner, settings=self.settings, produced=deque(maxlen=0), calls=self.calls
+                )
             elif isinstance(runner, LangChainTask):
                 tools[name] = runner.tool
         return tools

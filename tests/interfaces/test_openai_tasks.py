@@ -236,11 +236,11 @@ def test_pictures_come_as_bytes_or_urls(live: Live) -> None:
     for one in reply.data or []:
         picture = Image.open(io.BytesIO(base64.b64decode(one.b64_json or "")))
         assert picture.size == (8, 8)
-    assert len({call.settings.seed for call in live.backend.calls}) == 3
     for options in ({"model": "dall-e-3"}, {"model": "auto", "response_format": "url"}):
         (one,) = live.client.images.generate(prompt="a red square", **options).data or []
         assert httpx.get(one.url or "").headers["content-type"] == "image/png"
         assert str(live.agent.settings.output_dir) not in (one.url or "")
+    assert len({call.settings.seed for call in live.backend.calls}) == 5
 
 
 def embed(model: str) -> Callable[[openai.OpenAI], Any]:

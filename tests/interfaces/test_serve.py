@@ -15,6 +15,7 @@ import uvicorn
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langserve import RemoteRunnable
+from PIL import Image
 from served import (
     ANSWER,
     BASE,
@@ -32,6 +33,7 @@ from starlette.testclient import TestClient
 
 from jarvis_agent import JarvisAgent, Run, Settings
 from jarvis_agent.agent.stages import PipelineStages
+from jarvis_agent.backends.base import Call
 from jarvis_agent.core.errors import CLONE, ConfigError, MissingExtraError
 from jarvis_agent.interfaces.server import create_app, run_server
 from jarvis_agent.testing import ScriptedLLM
@@ -364,6 +366,23 @@ def test_an_unknown_task_is_answered_with_similar_names(served: Served) -> None:
     for path in ("input_schema", "output_schema", "config_schema"):
         assert "GET /tools" in (unknown := served.get(f"/tools/nothing-like-it/{path}")).text
         assert unknown.status_code == 404
+
+
+async def test_a_task_that_is_called_again_has_another_seed(tmp_path: Path) -> None:
+    seeds = list[int]()
+
+    def paint(call: Call) -> Image.Image:
+        seeds.append(call.settings.seed)
+        return Image.new("RGB", (8, 8))
+
+    with listening(create_app(agent_of(tmp_path, {"text-to-image": paint}))) as url:
+        async with httpx.AsyncClient(base_url=url, timeout=120) as client:
+            for _ in range(2):
+                one = await client.post("/tools/text-to-image/invoke", json={"input": {"text": "a cat"}})
+                assert one.status_code == 200, one.text
+            both = {"inputs": [{"text": "a cat"}] * 2}
+            assert (await client.post("/tools/text-to-image/batch", json=both)).status_code == 200
+    assert len(set(seeds)) == len(seeds) == 4
 
 
 @pytest.mark.parametrize(

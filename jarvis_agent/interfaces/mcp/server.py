@@ -10,7 +10,7 @@ import logging
 import os
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, aclosing, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -75,8 +75,6 @@ class McpWorkspace:
     agent: JarvisAgent
     names: outputs.PublicNames
     links: deque[types.ResourceLink] = field(default_factory=lambda: deque(maxlen=1000))
-    calls: Iterator[int] = field(default_factory=count)
-    """Numbers for their calls, of which each has a seed of its own."""
 
     def blocks(self, resources: Iterable[Resource]) -> list[types.ContentBlock]:
         """The files that a call has made as content. Inputs are left out, and files that are gone. Blocks."""
@@ -194,8 +192,6 @@ async def _call(
     if name == _AGENT:
         return await _ask(workspace, arguments, report)
     is_task = isinstance(tool, HFTaskTool)
-    if is_task:
-        tool = tool.model_copy(update={"calls": workspace.calls})
     call: Any = {"type": "tool_call", "name": name, "args": arguments, "id": "mcp"}
     events: Any = RunnableLambda(tool.ainvoke).astream_events(call)  # a tool may tell of no events
     async with aclosing(events):

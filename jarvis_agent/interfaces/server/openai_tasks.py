@@ -118,7 +118,7 @@ async def run_task(
     context, new_path = RunContext("", restricted=True), partial(directory.new_path, stem=name)
 
     async def run(number: int) -> TaskResult:
-        task = Task(task=name, id=number)  # another number is another seed
+        task = Task(task=name, id=next(stages.calls))  # another number is another seed
         call = TaskCall(task, inputs[number], context, new_path, settings)
         result = await observe_call(name, runner.run(selection, call))
         if result.status != "ok":
