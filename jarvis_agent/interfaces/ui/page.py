@@ -244,6 +244,9 @@ class Page:
         ]
         more = text("welcome_more") if self._agents[0].model_name else text("welcome_no_model")
         welcome = f"# {text('welcome')}\n{more}"
+        # The messages may be in another language, and the copies of their files expire.
+        for turn in visitor.turns:
+            turn.messages = None
         messages, *others = self._draw(visitor, request)
         chat = gr.Chatbot(messages, placeholder=welcome, examples=examples)
         head = f"<h1>Jarvis</h1><p>{text('tagline')}</p>"
