@@ -111,7 +111,7 @@ def read_draft(raw: Mapping[str, Any], names: TaskNames) -> TaskDraft:
     spec = _spec(raw, names, notes)
     deps = _deps(_field(raw, _DEP_KEYS), notes)
     args, unassigned = _args(raw, spec, notes)
-    if canonical(str(_field(raw, _NAME_KEYS))) in _READERS:
+    if spec.name == "image-to-text" and canonical(str(_field(raw, _NAME_KEYS))) in _READERS:
         args.setdefault("text", "read")
     mentions: list[tuple[int, str]] = [(i, "any") for i in deps]
     mentions += [(i, kind_of(name, spec)) for name, value in args.items() for i in refs_in(value)]

@@ -183,6 +183,8 @@ def test_calls_in_the_forms_of_the_paper_are_repaired() -> None:
     for name, args, meant, expected in FORMS_OF_THE_PAPER:
         (found,) = parse(task(name, 0, **args)).tasks
         assert (found.task, found.args) == (meant, args if expected is None else expected), name
+    own = TaskSpec("ocr", "tool", "", (Arg("image", "image"),), ("text",))
+    assert parse(task("ocr", 0, image="a.jpg"), tools=[own]).tasks[0].args == {"image": "a.jpg"}
 
 
 def test_chunks_of_a_plan_add_up() -> None:
