@@ -89,7 +89,7 @@ async def test_ended_runs_leave_nothing(monkeypatch: pytest.MonkeyPatch) -> None
         objects, results = ours(), cached()
         assert objects
         assert results
-        await use("fourth", 20)  # in the same letters, each of which is cached
+        await use("fourth", 30)  # in the same letters, each of which is cached
         assert ours() - objects == Counter()
         assert cached() - results == Counter()
         assert held() == set()

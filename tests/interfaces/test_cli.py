@@ -270,6 +270,7 @@ def test_an_unexpected_error_is_one_line_unless_debugging(use: Use, monkeypatch:
     ("command", "ending", "code"),
     [
         (["serve"], signal.SIGINT, 130),
+        (["serve"], signal.SIGTERM, 0),
         (["serve", "--workers", "2"], signal.SIGTERM, 0),
         (["experts"], signal.SIGTERM, 0),
     ],

@@ -200,8 +200,8 @@ def test_the_cost_of_a_hostile_text_grows_linearly_also_in_single_characters(uni
     def text(length: int) -> str:
         return start + (unit * length)[:length]
 
-    assert cost(text(8_000)) <= 10 * cost(text(1_000)) + 2_500
-    assert cost(text(4_000), piece=1) <= 10 * cost(text(500), piece=1) + 2_500
+    assert cost(text(16_000)) <= 10 * cost(text(2_000)) + 5_000
+    assert cost(text(8_000), piece=1) <= 10 * cost(text(1_000), piece=1) + 5_000
 
 
 def test_the_cost_of_many_tasks_is_bounded() -> None:
