@@ -50,6 +50,9 @@ _FASTSTART = {"movflags": "+faststart"}
 MAX_SAMPLES = 500_000_000
 """Maximum number of samples over all channels; decoded, they take 2 GB."""
 
+_KEY_DISTANCE = 125
+"""Frames from one key frame to the next, about, or half as many: fewer are decoded one after the other."""
+
 _KEPT_ENERGY = 0.55
 """Share of the strongest channel's energy that a mean of channels keeps; that of unrelated ones has half."""
 
@@ -157,31 +160,53 @@ def spread_frames(path: Path, count: int) -> tuple[list[tuple[float, Image]], li
     with opened(path) as video:
         seconds, total = measure_packets(video)
     notes = _note_end(path, "video", seconds)
+    if total > count * _KEY_DISTANCE and (sought := _seek_frames(path, count, seconds, notes)):
+        return sought, notes
     frames, seen = _frames_at(path, count, total, notes)
     if len(frames) < min(count, seen):  # fewer are decoded than a damaged file has packets
         frames, seen = _frames_at(path, count, seen, notes)
     return frames, notes
 
 
+def _seek_frames(path: Path, count: int, seconds: float, notes: list[str]) -> list[tuple[float, Image]]:
+    """`count` frames of a long video, each decoded from the key frame before it; none if one is not found."""
+    frames = list[tuple[float, "Image"]]()
+    with opened(path) as video:
+        stream = video.streams.video[0]
+        for part in range(count):
+            place = (stream.start_time or 0) + int((part + 0.5) / count * seconds / stream.time_base)
+            try:
+                video.seek(place, stream=stream)
+                frame = next(frame for frame in decoded(video, "video", notes) if frame.pts >= place)
+            except (_load_av().FFmpegError, BadInputError, StopIteration, TypeError):  # no times, no index
+                return []
+            _add_frame(frames, frame, path)
+    return frames
+
+
 def _frames_at(path: Path, count: int, total: int, notes: list[str]) -> tuple[list[tuple[float, Image]], int]:
     """At most `count` of `total` frames, and how many were decoded for them."""
     parts = min(count, total)
     wanted = {(2 * part + 1) * total // (2 * parts) for part in range(parts)}
-    frames, pixels, seen = list[tuple[float, "Image"]](), 0, 0
+    frames, seen = list[tuple[float, "Image"]](), 0
     with opened(path) as video:
         for frame in decoded(video, "video", notes):
             if seen in wanted:
-                pixels += frame.width * frame.height
-                if pixels > MAX_FRAME_PIXELS:
-                    raise BadInputError(
-                        f"{len(wanted)} frames of {path.name} have more than {MAX_FRAME_PIXELS:,} pixels "
-                        "together; take fewer, or make the video smaller"
-                    )
-                frames.append((float(frame.time or 0.0), _upright(frame).to_image()))
+                _add_frame(frames, frame, path)
             seen += 1
             if len(frames) == len(wanted):
                 break
     return frames, seen
+
+
+def _add_frame(frames: list[tuple[float, Image]], frame: Any, path: Path) -> None:
+    pixels = frame.width * frame.height + sum(image.width * image.height for _, image in frames)
+    if pixels > MAX_FRAME_PIXELS:
+        raise BadInputError(
+            f"{len(frames) + 1} frames of {path.name} have more than {MAX_FRAME_PIXELS:,} pixels "
+            "together; take fewer, or make the video smaller"
+        )
+    frames.append((float(frame.time or 0.0), _upright(frame).to_image()))
 
 
 def write_video(path: Path, images: Iterable[Image], fps: float) -> None:

@@ -13,6 +13,7 @@ from result_bench import a_film
 
 from jarvis_agent.core.errors import BadInputError, InputError
 from jarvis_agent.core.settings import Settings
+from jarvis_agent.media import recordings
 from jarvis_agent.media.detect import detect_content, detect_media_type
 from jarvis_agent.media.recordings import (
     _upright,
@@ -181,6 +182,26 @@ def test_a_video_that_is_cut_off_is_read_with_a_note(
     frames, notes = spread_frames(path, 3)
     assert len(frames) == 3
     assert any("the recording breaks off after" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "codec", "most"), [("film.mp4", "mpeg4", 100), ("film.h264", "libx264", 600)]
+)
+def test_of_a_long_video_only_parts_are_decoded(
+    name: str, codec: str, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If its frames have times."""
+    shades = [Image.new("RGB", (32, 16), (number // 2,) * 3) for number in range(500)]
+    path = write_film(tmp_path / name, shades[0], codec, frames=shades)
+    seen: list[Any] = []
+    read = recordings.decoded
+    monkeypatch.setattr(
+        recordings, "decoded", lambda *given: (seen.append(frame) or frame for frame in read(*given))
+    )
+    frames, notes = spread_frames(path, 3)
+    shown = [image.getpixel((8, 8))[0] for _, image in frames]  # type: ignore[index]
+    assert (shown, notes) == (pytest.approx([41, 125, 208], abs=4), [])
+    assert len(seen) < most
 
 
 @pytest.mark.parametrize("stated", [(0xFFFFFFFF, 0xFFFFFFFF), (0x7FFFF024, 0x7FFFF000), (0, 0)])
