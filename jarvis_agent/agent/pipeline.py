@@ -145,11 +145,15 @@ class RunPipeline:
             await self._close_store()
 
     async def _run(self, request: Request) -> None:
-        """Plan, select, execute, respond.
+        """Plan, select, execute, respond. The run itself is emitted, as the event "done".
 
-        The planner adds each task to the executor as it writes it. The executor selects its model at once,
-        and runs it when its inputs are available. When all have ended, the responder answers, or asks for
-        further tasks.
+        _open               media/store.py      the request's files
+        _plan_and_start     planning/chain.py   the plan in chunks; `Executor.start` gets each at once
+          Executor          execution/executor.py     a coroutine for each task
+            select          selection/selector.py     its candidates, while its inputs are made
+            run             execution/fallback.py     one candidate after the other, with retries
+              Backend.run   backends/           the model, on this machine in the pool; its result
+        _join_and_respond   response/chain.py   the answer, or further tasks
         """
         await self._start(request)
         try:
@@ -158,7 +162,7 @@ class RunPipeline:
                 self._runners, self._store, context, self._settings, self._emit, self.steps
             ) as executor:
                 plan = await self._plan_and_start(context, executor)
-                plan, results, answer = await self._look_and_go_on(context, executor, plan)
+                plan, results, answer = await self._join_and_respond(context, executor, plan)
             structured, notes = await self._structure(context, plan, results, answer)
             plan += Plan(notes=notes)
         finally:
@@ -187,7 +191,7 @@ class RunPipeline:
         self._emit(Event(kind="done", seconds=now, run=run))
 
     async def _start(self, request: Request) -> None:
-        """Open the run's directory and start its clock. A resumed run keeps both, with a later deadline."""
+        """Name the run's directory. A resumed run keeps name and beginning, with a later deadline."""
         request.check_length()
         if not request.text and not request.blocks:
             raise InputError('the request is empty; write what is to be done, such as "what is in cat.jpg?"')
@@ -353,7 +357,7 @@ class RunPipeline:
             return plan, True
         return plan + Plan(notes=[note], removed=[note] if plan.tasks else []), False
 
-    async def _look_and_go_on(
+    async def _join_and_respond(
         self, context: RunContext, executor: Executor, plan: Plan
     ) -> tuple[Plan, list[TaskResult], str]:
         """The whole plan, its results and the answer. In each round, the responder looks at the results.

@@ -7,7 +7,7 @@
         async def run(self, call): ...                        # raw output, in the form of the task's adapter
         async def close(self): ...
 
-A backend is a row of registry.py or an entry point. For models on this machine derive from
+A backend is a row of backends/registry.py or an entry point. For models on this machine derive from
 `jarvis_agent.backends.local.LocalBackend`: `load` returns a callable, and the pool keeps it loaded.
 """
 

@@ -1,4 +1,4 @@
-"""Calls in the queues of the pool: how they run, alone or in a batch, and learn that they were cancelled."""
+"""Calls in the queues of the pool: how they run, alone or in a batch; their progress and cancellation."""
 
 import logging
 import traceback

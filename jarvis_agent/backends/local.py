@@ -88,7 +88,7 @@ class LocalBackend(ABC):
         return (self.name, spec.name, candidate.id, candidate.revision or "")
 
     async def run(self, call: Call) -> Any:
-        """Run the model, loaded once for each folder, device and trust level, in a worker thread."""
+        """Run the model in a worker thread; it is loaded once for each `pool_key`."""
         spec, candidate, settings = call.spec, call.candidate, call.settings
         await asyncio.to_thread(check_task_limits, spec.name, call.inputs)
 

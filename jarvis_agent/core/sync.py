@@ -126,7 +126,7 @@ Out = TypeVar("Out")
 
 
 class AsyncRunnable(Runnable[In, Out]):
-    """A Runnable whose other methods, sync and async, follow from `astream`, which yields at least once.
+    """A Runnable with all methods, sync and async, by its `astream`, which yields at least once.
 
     The context variables of a sync call, and with them the parent's config, are visible in `astream`.
     """

@@ -1,7 +1,7 @@
 """CheckpointedSteps: each step of a run is done once, and its result is committed before anything uses it.
 
-The result of a step is a pending write of the checkpoint in which the graph's node started. LangGraph's own
-tasks hand a result on while it is still being written. A run without a checkpointer does not load LangGraph.
+Without a checkpointer the work is only awaited. With one, its result becomes a pending write of the
+checkpoint in which the graph's node started: LangGraph's own tasks hand a result on before it is written.
 """
 
 from __future__ import annotations

@@ -194,9 +194,9 @@ class Executor:
         return [self._ended[i].result() for i in ids]
 
     async def _settle(self, state: _TaskState) -> None:
-        """Run one task until its result is stored, so that dependants start; wait for its further runs."""
+        """Run one task, so that dependants start when its result is stored; wait for its further runs."""
         result = await self._steps.get_or_run(state.task, lambda: self._select_and_run(state))
-        if result.task.args != state.task.args:  # it was stored, and had more than one run
+        if result.task.args != state.task.args:  # a stored result of a task that had several runs
             state.selection = result.selection
             self._start_runs(state, await self._dependencies(state))
         self._store.grant_resources(result.resources)

@@ -120,7 +120,7 @@ class HFTaskRunner:
     async def run_candidates(
         self, selection: Selection | None, call: TaskCall, config: RunnableConfig | None
     ) -> TaskResult:
-        """`run` below an open tool run, whose config is given."""
+        """The candidates in turn, with the config of the tool run, if there is one."""
         selection = selection or await self.select(call.task, call.context)
         # A selection may name a similar task type.
         registry, spec = self.registry, (find_task(selection.task or "") or self.spec)

@@ -32,7 +32,8 @@ class Run(Frozen):
         answer: the answer's text.
         plan: the tasks, and notes on repairs.
         results: one TaskResult per task, in plan order.
-        usage: calls and tokens of the language model by stage ("plan", "select", "expert", "respond", …).
+        usage: calls and tokens by stage: of the language model in "plan", "select", "expert", "respond" and
+            others; of hosted models in "execute".
         timings: seconds by stage ("plan", "execute", "respond", "total"). Stages overlap.
         structured_response: the answer as the agent's `response_format`; JSON has it only if there is one.
     """

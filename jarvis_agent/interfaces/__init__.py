@@ -1,1 +1,1 @@
-"""Adapters over the agent: the command line and the server."""
+"""Adapters over agent and models: command line, server, expert server, MCP and web page."""

@@ -105,9 +105,9 @@ class ModelSelector:
         """Return the candidates for a task, the chosen one first.
 
         Asks every source, applies the hard filters, ranks, and lets the chain choose one of the first SHOWN.
-        The user's language model is chosen for texts without that. A source has half of
+        For texts, the user's language model is taken without a choice. A source has half of
         `settings.llm_timeout`, and its errors are recorded in `Selection.rejected`; the chain has what is
-        left, else the ranking decides. At most MAX_PARALLEL choices of a run are made at one time.
+        left, else the ranking decides. It makes at most MAX_PARALLEL choices of a run at one time.
 
         Raises:
             NoCandidateError: no model passes the filters; the message has the reasons and what would help.
