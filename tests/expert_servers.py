@@ -19,9 +19,9 @@ from served import listening
 
 from jarvis_agent.backends.algorithms.backend import AlgorithmsBackend
 from jarvis_agent.backends.base import Backend, Call
-from jarvis_agent.backends.expert_server import ExpertServer, RemoteBackend
 from jarvis_agent.backends.outputs.adapters import adapt
 from jarvis_agent.backends.pool import ModelPool
+from jarvis_agent.backends.remote_experts import ExpertServer, RemoteBackend
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.settings import ServerSettings, Settings
 from jarvis_agent.core.tasks.registry import TASKS

@@ -11,9 +11,9 @@ from functools import partial
 from pkgutil import resolve_name
 
 from jarvis_agent.backends.base import Backend
-from jarvis_agent.backends.expert_server import RemoteBackend, find_server
 from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.backends.pool import ModelPool
+from jarvis_agent.backends.remote_experts import RemoteBackend, find_server
 from jarvis_agent.core.errors import ConfigError, JarvisError, describe_error
 from jarvis_agent.core.plugins import check_plugin, create_plugin, plugin_entries
 from jarvis_agent.core.settings import Settings

@@ -11,7 +11,7 @@ from typing import Any
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.chat_model import ChatModelBackend
 from jarvis_agent.backends.devices import largest_budget
-from jarvis_agent.backends.expert_server import ExpertServer, RemoteBackend
+from jarvis_agent.backends.remote_experts import ExpertServer, RemoteBackend
 from jarvis_agent.core.errors import describe_error
 from jarvis_agent.core.notes import Note, limit_of
 from jarvis_agent.core.settings import Settings

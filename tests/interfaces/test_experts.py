@@ -29,13 +29,13 @@ from waiting import until
 from jarvis_agent import JarvisAgent
 from jarvis_agent.backends.algorithms.backend import AlgorithmsBackend
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.expert_server import (
+from jarvis_agent.backends.pool import ModelPool
+from jarvis_agent.backends.registry import make_backends
+from jarvis_agent.backends.remote_experts import (
     ExpertServer,
     RemoteBackend,
     write_request,
 )
-from jarvis_agent.backends.pool import ModelPool
-from jarvis_agent.backends.registry import make_backends
 from jarvis_agent.backends.starter.backend import StarterBackend
 from jarvis_agent.core import errors
 from jarvis_agent.core.errors import (

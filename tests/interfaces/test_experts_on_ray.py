@@ -15,7 +15,7 @@ from expert_servers import command_backend, command_call, environment, free_port
 from small_agents import picture
 from waiting import until
 
-from jarvis_agent.backends.expert_server import ExpertServer, RemoteBackend
+from jarvis_agent.backends.remote_experts import ExpertServer, RemoteBackend
 from jarvis_agent.core.errors import BadInputError, ConfigError, UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Attempt

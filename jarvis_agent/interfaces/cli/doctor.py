@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from jarvis_agent.backends.expert_server import find_server
+from jarvis_agent.backends.remote_experts import find_server
 from jarvis_agent.backends.starter.backend import MINILM, STARTERS, is_installed
 from jarvis_agent.core.environment import check_proxies
 from jarvis_agent.core.errors import ConfigError, JarvisError, install_command

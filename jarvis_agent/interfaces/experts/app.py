@@ -16,11 +16,11 @@ from starlette.responses import JSONResponse, Response
 
 from jarvis_agent import __version__
 from jarvis_agent.backends.base import Backend, Call
-from jarvis_agent.backends.expert_server import STATUSES
 from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.backends.outputs.adapters import adapt
 from jarvis_agent.backends.pool import Key, ModelPool
 from jarvis_agent.backends.registry import Factory, make_backends
+from jarvis_agent.backends.remote_experts import STATUSES
 from jarvis_agent.core import errors
 from jarvis_agent.core.concurrency import MAX_PARALLEL
 from jarvis_agent.core.settings import ServerSettings, Settings

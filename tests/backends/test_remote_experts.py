@@ -15,10 +15,10 @@ from PIL import Image
 from result_bench import ARM, a_call, a_photo, a_table
 
 from jarvis_agent.backends.base import Call, Expert
-from jarvis_agent.backends.expert_server import ExpertServer, RemoteBackend, write_request
 from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.backends.outputs.adapters import Result, adapt
 from jarvis_agent.backends.pool import ModelPool
+from jarvis_agent.backends.remote_experts import ExpertServer, RemoteBackend, write_request
 from jarvis_agent.core import errors
 from jarvis_agent.core.errors import JarvisError, UnsupportedError
 from jarvis_agent.core.settings import Settings
@@ -167,7 +167,7 @@ async def test_a_call_names_its_model_in_the_header_of_ray_serve(hub: HubDouble)
 
 
 def test_a_busy_server_is_not_said_to_be_absent(hub: HubDouble, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jarvis_agent.backends.expert_server._CONNECT_S", 0.5)
+    monkeypatch.setattr("jarvis_agent.backends.remote_experts._CONNECT_S", 0.5)
     hub.stall("/models")
     with pytest.raises(errors.TransientError, match=r"silent for 0\.5 s.*busy"):
         ExpertServer(hub.url).status()
