@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 import wave
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -49,9 +49,6 @@ _FASTSTART = {"movflags": "+faststart"}
 
 MAX_SAMPLES = 500_000_000
 """Maximum number of samples over all channels; decoded, they take 2 GB."""
-
-_KEY_DISTANCE = 125
-"""Frames from one key frame to the next, about, or half as many: fewer are decoded one after the other."""
 
 _KEPT_ENERGY = 0.55
 """Share of the strongest channel's energy that a mean of channels keeps; that of unrelated ones has half."""
@@ -150,7 +147,7 @@ def probe_video(path: Path) -> VideoFacts:
         first = _upright(next(decoded(video, "video")))
         rate = float(stream.average_rate or stream.guessed_rate or 0)
     with opened(path) as video:
-        duration, frames = measure_packets(video)
+        duration, frames, _ = measure_packets(video)
         fps = rate if 0 < rate <= _MAX_FPS or not duration else frames / duration
         return VideoFacts(first.width, first.height, round(fps, 3), round(duration, 3), frames)
 
@@ -158,9 +155,9 @@ def probe_video(path: Path) -> VideoFacts:
 def spread_frames(path: Path, count: int) -> tuple[list[tuple[float, Image]], list[str]]:
     """At most `count` frames, upright, evenly spread over a video, each with its seconds; and notes."""
     with opened(path) as video:
-        seconds, total = measure_packets(video)
+        seconds, total, keys = measure_packets(video)
     notes = _note_end(path, "video", seconds)
-    if total > count * _KEY_DISTANCE and (sought := _seek_frames(path, count, seconds, notes)):
+    if keys > 2 * count and (sought := _seek_frames(path, count, seconds, notes)):
         return sought, notes
     frames, seen = _frames_at(path, count, total, notes)
     if len(frames) < min(count, seen):  # fewer are decoded than a damaged file has packets
@@ -169,7 +166,7 @@ def spread_frames(path: Path, count: int) -> tuple[list[tuple[float, Image]], li
 
 
 def _seek_frames(path: Path, count: int, seconds: float, notes: list[str]) -> list[tuple[float, Image]]:
-    """`count` frames of a long video, each decoded from the key frame before it; none if one is not found."""
+    """`count` frames of a video, each decoded from the key frame before it; none if one is not found."""
     frames = list[tuple[float, "Image"]]()
     with opened(path) as video:
         stream = video.streams.video[0]
@@ -325,20 +322,21 @@ def _encoded(frames: Iterable[Any], stream: Any) -> Iterator[Any]:
         yield from stream.encode(frame)
 
 
-def measure_packets(container: Any) -> tuple[float, int]:
-    """Seconds of an opened container and frames of its first video stream, counted in its packets.
+def measure_packets(container: Any) -> tuple[float, int, int]:
+    """Seconds of an opened container, and frames and key frames of its first video stream, by its packets.
 
     Timestamps can be forged, so a stream lasts at least as long as its packets together, and a frame of a
     video at least 1 / `_MAX_FPS` s.
     """
     starts, end = dict[int, float](), 0.0
-    together, counts = defaultdict[int, float](float), defaultdict[int, int](int)
+    together, counts, keys = defaultdict[int, float](float), Counter[int](), Counter[int]()
     with suppress(_load_av().FFmpegError):  # the file breaks off
         for packet in container.demux():
             stream = packet.stream
             if not packet.size or packet.time_base is None or stream.type not in ("audio", "video"):
                 continue
             counts[stream.index] += 1
+            keys[stream.index] += packet.is_keyframe
             # FFmpeg states some negative durations as numbers of 32 bits without a sign.
             units = packet.duration or 0
             seconds = float(units * packet.time_base) if 0 < units < 2**31 else 0.0
@@ -347,8 +345,8 @@ def measure_packets(container: Any) -> tuple[float, int]:
                 end = max(end, place + seconds - max(starts.setdefault(stream.index, place), 0.0))
             least = 1 / max(stream.average_rate or 0, _MAX_FPS) if stream.type == "video" else 0.0
             together[stream.index] += max(seconds, least)
-    frames = counts[container.streams.video[0].index] if container.streams.video else 0
-    return max(end, *together.values(), 0.0), frames
+    first = container.streams.video[0].index if container.streams.video else -1
+    return max(end, *together.values(), 0.0), counts[first], keys[first]
 
 
 def read_audio(path: Path, rate: int) -> tuple[NDArray[np.float32], list[str]]:
