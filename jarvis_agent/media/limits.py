@@ -92,7 +92,7 @@ def _extent(resource: Resource) -> tuple[int, int, float]:
         if path is not None and kind == "video":
             with opened(path) as video:
                 stream = video.streams.video[0]
-                return stream.width, stream.height, measure_packets(video)[0]
+                return stream.width, stream.height, measure_packets(video).seconds
         if path is not None and kind == "audio":
             with suppress(BadInputError):
                 return 0, 0, probe_audio(path).duration

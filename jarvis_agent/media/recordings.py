@@ -21,9 +21,8 @@ from fractions import Fraction
 from functools import reduce
 from io import SEEK_END
 from itertools import chain
-from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple
 
 from jarvis_agent.core.errors import BadInputError, MissingExtraError
 from jarvis_agent.core.notes import Note
@@ -70,6 +69,15 @@ class VideoFacts:
     fps: float
     duration: float
     frames: int
+
+
+class Packets(NamedTuple):
+    """Seconds of a recording, frames and key frames of its video, and kinds of streams that are cut off."""
+
+    seconds: float
+    frames: int
+    keys: int
+    cut: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,19 +155,19 @@ def probe_video(path: Path) -> VideoFacts:
         first = _upright(next(decoded(video, "video")))
         rate = float(stream.average_rate or stream.guessed_rate or 0)
     with opened(path) as video:
-        duration, frames, _ = measure_packets(video)
-        fps = rate if 0 < rate <= _MAX_FPS or not duration else frames / duration
-        return VideoFacts(first.width, first.height, round(fps, 3), round(duration, 3), frames)
+        packets = measure_packets(video)
+    fps = rate if 0 < rate <= _MAX_FPS or not packets.seconds else packets.frames / packets.seconds
+    return VideoFacts(first.width, first.height, round(fps, 3), round(packets.seconds, 3), packets.frames)
 
 
 def spread_frames(path: Path, count: int) -> tuple[list[tuple[float, Image]], list[str]]:
     """At most `count` frames, upright, evenly spread over a video, each with its seconds; and notes."""
     with opened(path) as video:
-        seconds, total, keys = measure_packets(video)
-    notes = _note_end(path, "video", seconds)
-    if keys > 2 * count and (sought := _seek_frames(path, count, seconds, notes)):
+        packets = measure_packets(video)
+        notes = _note_end(video, "video", packets.seconds, packets)
+    if packets.keys > 2 * count and (sought := _seek_frames(path, count, packets.seconds, notes)):
         return sought, notes
-    frames, seen = _frames_at(path, count, total, notes)
+    frames, seen = _frames_at(path, count, packets.frames, notes)
     if len(frames) < min(count, seen):  # fewer are decoded than a damaged file has packets
         frames, seen = _frames_at(path, count, seen, notes)
     return frames, notes
@@ -311,8 +319,8 @@ def write_sound(source: Path, target: Path, notes: list[str] | None = None) -> N
         output.mux(_sound(output, SOUND_CODECS[suffix], file, notes))
     if notes is not None:
         with opened(source, "audio") as file:
-            seconds = measure_packets(file)[0]
-        notes += _note_end(source, "audio", seconds)
+            packets = measure_packets(file)
+            notes += _note_end(file, "audio", packets.seconds, packets)
 
 
 def _encoded(frames: Iterable[Any], stream: Any) -> Iterator[Any]:
@@ -322,14 +330,15 @@ def _encoded(frames: Iterable[Any], stream: Any) -> Iterator[Any]:
         yield from stream.encode(frame)
 
 
-def measure_packets(container: Any) -> tuple[float, int, int]:
-    """Seconds of an opened container, and frames and key frames of its first video stream, by its packets.
+def measure_packets(container: Any) -> Packets:
+    """What the packets of an opened container tell.
 
     Timestamps can be forged, so a stream lasts at least as long as its packets together, and a frame of a
     video at least 1 / `_MAX_FPS` s.
     """
-    starts, end = dict[int, float](), 0.0
+    starts, end, is_mp3 = dict[int, float](), 0.0, container.format.name == "mp3"
     together, counts, keys = defaultdict[int, float](float), Counter[int](), Counter[int]()
+    largest, cut = dict[tuple[int, bytes], int](), set[int]()
     with suppress(_load_av().FFmpegError):  # the file breaks off
         for packet in container.demux():
             stream = packet.stream
@@ -337,6 +346,11 @@ def measure_packets(container: Any) -> tuple[float, int, int]:
                 continue
             counts[stream.index] += 1
             keys[stream.index] += packet.is_keyframe
+            # The third byte of an MP3 frame has what its size depends on.
+            form = stream.index, bytes(packet)[2:3] if is_mp3 else b""
+            is_short = is_mp3 and packet.size < largest.get(form, 0)
+            (cut.add if packet.is_corrupt or is_short else cut.discard)(stream.index)
+            largest[form] = max(packet.size, largest.get(form, 0))
             # FFmpeg states some negative durations as numbers of 32 bits without a sign.
             units = packet.duration or 0
             seconds = float(units * packet.time_base) if 0 < units < 2**31 else 0.0
@@ -345,8 +359,12 @@ def measure_packets(container: Any) -> tuple[float, int, int]:
                 end = max(end, place + seconds - max(starts.setdefault(stream.index, place), 0.0))
             least = 1 / max(stream.average_rate or 0, _MAX_FPS) if stream.type == "video" else 0.0
             together[stream.index] += max(seconds, least)
-    first = container.streams.video[0].index if container.streams.video else -1
-    return max(end, *together.values(), 0.0), counts[first], keys[first]
+    firsts = {
+        kind: stream.index for kind in ("video", "audio") for stream in getattr(container.streams, kind)[:1]
+    }
+    video = firsts.get("video", -1)
+    ends = frozenset(kind for kind, index in firsts.items() if index in cut)
+    return Packets(max(end, *together.values(), 0.0), counts[video], keys[video], ends)
 
 
 def read_audio(path: Path, rate: int) -> tuple[NDArray[np.float32], list[str]]:
@@ -399,7 +417,7 @@ def probe_audio(path: Path) -> AudioFacts:
     try:
         with opened(path, "audio") as file:
             stream = file.streams.audio[0]
-            return AudioFacts(round(measure_packets(file)[0], 3), stream.rate, stream.layout.nb_channels)
+            return AudioFacts(round(measure_packets(file).seconds, 3), stream.rate, stream.layout.nb_channels)
     except (BadInputError, MissingExtraError):
         with suppress(ImportError, OSError, RuntimeError, TypeError):  # the errors of soundfile
             import soundfile
@@ -462,42 +480,32 @@ def _decode_by_av(path: Path, notes: list[str]) -> tuple[NDArray[np.float32], in
             size += parts[-1].size
             _check_samples(path, size)
         samples = np.concatenate(parts)
-        notes += _note_end(path, "audio", len(samples) / (stream.rate or 1))
-        return samples, stream.rate
+        rate = stream.rate
+    with opened(path, "audio") as file:
+        notes += _note_end(file, "audio", len(samples) / (rate or 1), measure_packets(file))
+    return samples, rate
 
 
-def _note_end(path: Path, kind: Kind, seconds: float) -> list[str]:
-    """A note if what was read ends before the duration that the container states, or within a packet."""
-    with opened(path, kind) as file:
-        stated = (file.duration or 0) / 1e6
-        # Elsewhere the duration may be estimated, or that of the pictures.
-        is_exact = file.format.name in _EXACT and not file.streams.video
+def _note_end(file: Any, kind: Kind, seconds: float, packets: Packets) -> list[str]:
+    """A note if the `seconds` that were read of an opened file end too early.
+
+    That is before the duration that the container states, within a packet, or before an Ogg file's last page.
+    """
+    stated = (file.duration or 0) / 1e6
+    # Elsewhere the duration may be estimated, or that of the pictures.
+    is_exact = file.format.name in _EXACT and not file.streams.video
     shortest = seconds + 0.15 if is_exact else seconds * 1.05 + 0.5
     if shortest < stated < seconds * 20:
         breaks = "the recording breaks off after {seconds:.1f} of {stated:.1f} s"
         return [Note(breaks, seconds=seconds, stated=stated)]
-    broken_off = Note("the recording breaks off after {seconds:.1f} s", seconds=seconds)
-    return [broken_off] if _is_cut(path, kind) else []
-
-
-def _is_cut(path: Path, kind: Kind) -> bool:
-    """Whether a recording ends within a packet, or an Ogg file before the page that is marked as its last."""
-    sizes, is_cut = dict[bytes, int](), False
-    with opened(path, kind) as file:
-        if (name := file.format.name) == "ogg":
-            return _lacks_last_page(path)
+    is_cut, path = kind in packets.cut, Path(file.name)
+    if file.format.name == "ogg":
+        is_cut = _lacks_last_page(path)
+    elif file.format.name == "wav":
         with path.open("rb") as header:
             # What is written to a pipe states no size, or about the largest.
-            if name == "wav" and not 0 < int.from_bytes(header.read(8)[4:], "little") < 2**31 - 2**16:
-                return False
-        with suppress(_load_av().FFmpegError):  # a damaged packet
-            for packet in filter(attrgetter("size"), file.demux(getattr(file.streams, kind)[0])):
-                # The third byte of an MP3 frame has what its size depends on.
-                form = bytes(packet)[2:3] if name == "mp3" else b""
-                largest = sizes.get(form, 0)
-                is_cut = packet.is_corrupt or (name == "mp3" and packet.size < largest)
-                sizes[form] = max(packet.size, largest)
-    return is_cut
+            is_cut &= 0 < int.from_bytes(header.read(8)[4:], "little") < 2**31 - 2**16
+    return [Note("the recording breaks off after {seconds:.1f} s", seconds=seconds)] if is_cut else []
 
 
 def _lacks_last_page(path: Path) -> bool:

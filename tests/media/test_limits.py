@@ -106,7 +106,11 @@ def test_long_audio_is_refused_without_decoding(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(InputError, match=r"lasts 2:00:00, longer than 1:00:00;"):
         check(path, "audio")
     for seconds in (1e15, float("inf")):
-        monkeypatch.setattr(recordings, "measure_packets", lambda _, given=seconds: (given, 0, 0))
+        monkeypatch.setattr(
+            recordings,
+            "measure_packets",
+            lambda _, given=seconds: recordings.Packets(given, 0, 0, frozenset()),
+        )
         with pytest.raises(InputError, match="longer than 1:00:00"):
             check(path, "audio")
 
