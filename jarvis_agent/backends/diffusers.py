@@ -19,7 +19,7 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jarvis_agent.backends.base import Call, Expert, options_of, text_of
+from jarvis_agent.backends.base import Call, Expert, note_cut_texts, options_of, text_of
 from jarvis_agent.backends.devices import choose_device, pick_dtype, seeded, weight_bytes
 from jarvis_agent.backends.hub.model_card import read_json
 from jarvis_agent.backends.hub.snapshot import DIFFUSERS, marker_folder, model_folder
@@ -315,6 +315,7 @@ def call_pipeline(pipe: Any, call: Call, **inputs: Any) -> Any:
     import torch
 
     accepted = parameters(pipe)
+    _note_cut_prompt(pipe, call, inputs.get("prompt"))
     seed = call.settings.seed
     scheduler = type(getattr(pipe, "scheduler", None)).__name__
     about = f"{call.candidate.id} {type(pipe).__name__} {scheduler}".lower()
@@ -339,6 +340,17 @@ def call_pipeline(pipe: Any, call: Call, **inputs: Any) -> Any:
             advice="JARVIS_SEED is the seed",
         )
     return output
+
+
+def _note_cut_prompt(pipe: Any, call: Call, prompt: str | None) -> None:
+    """Note how much of a prompt is read; of several text encoders that with the most room counts."""
+    tokenizers = [part for name, part in pipe.components.items() if part and name.startswith("tokenizer")]
+    if not (prompt and tokenizers):
+        return
+    tokenizer = max(tokenizers, key=lambda part: part.model_max_length)
+    most = getattr(parameters(pipe).get("max_sequence_length"), "default", None)
+    limit = min(tokenizer.model_max_length, _options(pipe, call).get("max_sequence_length", most) or math.inf)
+    note_cut_texts(call, [prompt], limit, lambda text: len(tokenizer(text, verbose=False).input_ids))
 
 
 def parameters(pipe: Any) -> Mapping[str, inspect.Parameter]:

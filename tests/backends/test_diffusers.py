@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -43,6 +43,16 @@ def test_the_same_seed_gives_the_same_result_and_another_seed_another(bench: Ben
 
     assert (pixels(1) == pixels(1)).all()
     assert (pixels(1) != pixels(2)).any()
+
+
+def test_it_is_told_that_a_prompt_is_longer_than_what_the_model_reads(bench: Bench) -> None:
+    for text, notes in (
+        (PROMPT, []),
+        (PROMPT * 9, ["only the first 16 tokens of a text were read; longer: 1"]),
+    ):
+        call = bench.call("text-to-image", "stable_diffusion", options(), text=text)
+        bench.load(call)(call)
+        assert call.notes == notes
 
 
 def test_a_cancelled_call_stops_between_two_steps(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,6 +141,8 @@ def test_a_part_is_put_into_its_base_model(bench: Bench) -> None:
 
 def test_a_flagged_image_is_an_error(bench: Bench) -> None:
     class Pipeline:
+        components = MappingProxyType[str, Any]({})
+
         def __call__(self, prompt: str, num_inference_steps: int) -> Any:
             return SimpleNamespace(images=["black"], nsfw_content_detected=[True])
 

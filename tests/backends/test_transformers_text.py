@@ -264,12 +264,55 @@ def test_bad_input_is_refused_as_such(bench: Bench, tmp_path: Path) -> None:
     [
         ("text-classification", "bert_classifier", {}),
         ("zero-shot-classification", "bert_nli", {"labels": ["good", "bad"]}),
+        ("fill-mask", "bert_masked", {}),
+        ("visual-question-answering", "vilt", {"image": "photo"}),
     ],
 )
 def test_it_is_told_that_a_text_is_longer_than_what_the_model_reads(
     bench: Bench, task: str, model: str, more: dict[str, Any]
 ) -> None:
-    for text, is_noted in (("the cat is good", False), ("the cat is good " * 99, True)):
-        call = bench.call(task, model, text=text, **more)
+    for times, is_noted in ((1, False), (99, True)):
+        call = bench.call(task, model, text="the [MASK] " + "cat is good " * times, **more)
         bench.load(call)(call)
         assert ["tokens of a text were read" in note for note in call.notes] == [True] * is_noted
+
+
+def test_it_is_told_that_the_cells_of_a_table_are_longer_than_what_the_model_reads(
+    bench: Bench, tmp_path: Path
+) -> None:
+    for cell, note in (
+        ("good", []),
+        ("good " * 99, ["only the first 240 tokens of a text were read; longer: 1"]),
+    ):
+        (tmp_path / "cells.csv").write_text(f"n,m\n{cell},2\n3,4\n")
+        call = bench.call("table-question-answering", "tapas", text="how many?", table=tmp_path / "cells.csv")
+        bench.load(call)(call)
+        assert call.notes == note
+
+
+@pytest.mark.parametrize(
+    ("task", "model", "inputs", "room"),
+    [
+        (
+            "zero-shot-classification",
+            "bert_nli",
+            {"text": "cat", "labels": ["cat", LONG]},
+            "labels of at most 48",
+        ),
+        ("question-answering", "bert_reader", {"text": LONG, "context": "cat"}, "questions of at most 32"),
+        ("fill-mask", "bert_masked", {"text": f"{LONG} [MASK]"}, "texts up to a gap of at most 63"),
+        *(
+            (f"zero-shot-{task}", model, {"image": "photo", "labels": ["cat", LONG]}, "labels of at most 48")
+            for task, model in (
+                ("image-classification", "clip"),
+                ("image-classification", "siglip"),
+                ("object-detection", "grounding_dino"),
+            )
+        ),
+    ],
+)
+def test_what_must_be_read_whole_and_is_too_long_is_refused(
+    bench: Bench, task: str, model: str, inputs: dict[str, Any], room: str
+) -> None:
+    with pytest.raises(UnsupportedError, match=rf"org/model reads {room} tokens, and one has \d+"):
+        bench.ask(task, model, **inputs)

@@ -75,6 +75,24 @@ def test_models_that_predict_distances_are_known() -> None:
         assert predicts_distance(getattr(transformers, f"{kind}Config")(**options)) is expected, kind
 
 
+@pytest.mark.parametrize(
+    ("task", "model", "size"),
+    [
+        ("object-detection", "detr", (12_000, 40)),
+        ("mask-generation", "sam", (40, 12_000)),
+        ("depth-estimation", "dpt", (1, 1)),
+        ("keypoint-detection", "vitpose", (2, 2)),
+    ],
+)
+def test_an_image_that_a_model_cannot_scale_is_refused(
+    bench: Bench, tmp_path: Path, task: str, model: str, size: tuple[int, int]
+) -> None:
+    Image.new("RGB", size).save(tmp_path / "thin.png")
+    refusal = f"cannot read an image of {size[0]} x {size[1]} pixels; sides of at least 32 pixels work"
+    with pytest.raises(UnsupportedError, match=refusal):
+        bench.ask(task, model, image=tmp_path / "thin.png")
+
+
 def test_the_vector_of_clip_is_the_one_that_it_compares(bench: Bench) -> None:
     vector = bench.ask("image-feature-extraction", "clip", image="photo")
     loaded = bench.load(bench.call("zero-shot-image-classification", "clip")).loaded

@@ -168,9 +168,9 @@ def test_a_console_that_is_no_terminal_does_not_break_lines(capsys: pytest.Captu
     assert capsys.readouterr().out == "x" * 150 + "\n"
 
 
-@pytest.mark.parametrize("encoding", ["cp1252", "ascii", "utf-8"])
-def test_json_is_utf8_in_a_stream_of_any_encoding(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("encoding", ["cp1252", "cp932", "utf-16", "ascii", "utf-8"])
+def test_json_is_read_from_a_stream_of_any_encoding(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
     written = io.BytesIO()
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, encoding=encoding, write_through=True))
     echo_json({"answer": "é 中 🐈 “x”"})
-    assert json.loads(written.getvalue().decode("utf-8")) == {"answer": "é 中 🐈 “x”"}
+    assert json.loads(written.getvalue()) == {"answer": "é 中 🐈 “x”"}

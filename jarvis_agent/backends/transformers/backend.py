@@ -8,7 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from jarvis_agent.backends.base import Call, Expert, labels_of, options_of, text_of
+from jarvis_agent.backends.base import Call, Expert, options_of, text_of
+from jarvis_agent.backends.devices import is_out_of_memory
 from jarvis_agent.backends.hub.snapshot import marker_folder, model_folder
 from jarvis_agent.backends.local import FileBackend, LoadedExpert
 from jarvis_agent.backends.transformers import multimodal, text, vision
@@ -19,6 +20,7 @@ from jarvis_agent.backends.transformers.loading import (
     choose_pipeline,
     dry_run,
     load_model,
+    short_labels,
 )
 from jarvis_agent.backends.transformers.loading import PipelineSpec as Spec
 from jarvis_agent.backends.transformers.vision import CONTROL_MAPS
@@ -26,7 +28,7 @@ from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.types import Candidate
+from jarvis_agent.core.types import Candidate, Resource
 
 _TOKENS = ("tokenizer",)
 _PIXELS = ("image_processor",)
@@ -56,7 +58,7 @@ PIPELINES: dict[str, Sequence[Spec]] = {
         _Exact("TableQuestionAnswering", _TOKENS, text.answer_from_cells, "table-question-answering")],
     "fill-mask": [Spec("MaskedLM", _TOKENS, text.fill_mask, "fill-mask")],
     "zero-shot-classification": [
-        Spec("SequenceClassification", _TOKENS, by_pipeline(text_of, candidate_labels=labels_of),
+        Spec("SequenceClassification", _TOKENS, by_pipeline(text_of, candidate_labels=short_labels),
              "zero-shot-classification")],
     "translation": [Spec("Seq2SeqLM", _TOKENS, text.translate)],
     "summarization": [Spec("Seq2SeqLM", _TOKENS, text.summarize)],
@@ -75,7 +77,7 @@ PIPELINES: dict[str, Sequence[Spec]] = {
     "depth-estimation": [_Exact("DepthEstimation", _PIXELS, vision.estimate_depth, "depth-estimation")],
     "zero-shot-image-classification": [
         _Exact("ZeroShotImageClassification", (*_PIXELS, *_TOKENS),
-               by_pipeline(Call.image, candidate_labels=labels_of), "zero-shot-image-classification")],
+               by_pipeline(Call.image, candidate_labels=short_labels), "zero-shot-image-classification")],
     "zero-shot-object-detection": [
         _Exact("ZeroShotObjectDetection", (*_PIXELS, *_TOKENS), vision.detect_phrases,
                "zero-shot-object-detection", only=("grounding-dino", "mm-grounding-dino")),
@@ -120,6 +122,9 @@ PIPELINES: dict[str, Sequence[Spec]] = {
         *_SPEECH],
 }  # fmt: skip
 
+MIN_SIDE, MAX_RATIO = 32, 20
+"""Images within these limits, in pixels, are read by all models: none scales a side to less than a patch."""
+
 PIPELINES.update({name: PIPELINES[TASKS[name].models_of] for name in CONTROL_MAPS})
 
 
@@ -131,7 +136,18 @@ def run_call(pipeline: Spec, loaded: LoadedModel, call: Call) -> Any:
     known = vars(GenerationConfig())
     options = options_of(call, known, "there are those of transformers' GenerationConfig")
     loaded = replace(loaded, options=options)
-    raw = pipeline.run(loaded, [call])[0] if pipeline.batched else pipeline.run(loaded, call)
+    try:
+        raw = pipeline.run(loaded, [call])[0] if pipeline.batched else pipeline.run(loaded, call)
+    except (ValueError, LookupError, RuntimeError) as error:
+        has_image = isinstance(call.inputs.get("image"), Resource)
+        size = call.image().size if has_image else (MIN_SIDE, MIN_SIDE)
+        if is_out_of_memory(error) or (min(size) >= MIN_SIDE and max(size) <= MAX_RATIO * min(size)):
+            raise
+        raise UnsupportedError(
+            f"{loaded.id} cannot read an image of {size[0]} x {size[1]} pixels; sides of at least {MIN_SIDE} "
+            f"pixels work, of which none is more than {MAX_RATIO} times as long as the other",
+            detail=error,
+        ) from error
     draw = CONTROL_MAPS.get(call.spec.name)
     return draw(raw, call.image().size) if draw else raw
 

@@ -4,18 +4,21 @@ Missing weights are an error here; transformers itself initialises them at rando
 so models with a video part (Qwen-VL, InternVL, SmolVLM) are loaded without it, and without torchvision.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from jarvis_agent.backends.base import Call, note_cut_texts
+from jarvis_agent.backends.base import Call, labels_of, note_cut_texts
 from jarvis_agent.backends.devices import choose_device, pick_dtype, weight_bytes
 from jarvis_agent.backends.local import LOADING
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Candidate
+
+SENTENCE_TOKENS = 16
+"""Room for what stands around a text, such as "This is a photo of"."""
 
 _VIDEO_PART = "video_processor"
 _PARTS = {
@@ -44,11 +47,15 @@ class LoadedModel:
 
     @property
     def tokenizer(self) -> Any:
-        return self.parts["tokenizer"]
+        return self.parts.get("tokenizer") or self.processor.tokenizer
 
     @property
     def processor(self) -> Any:
         return self.parts["processor"]
+
+    def count_tokens(self, text: str) -> int:
+        """Return the number of tokens of a text, with those that begin and end it."""
+        return len(self.tokenizer(text, verbose=False).input_ids)
 
     def inputs(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         """Move the tensors of a batch to the model's device, and floats to its dtype."""
@@ -99,10 +106,10 @@ class PipelineSpec:
 
 
 def by_pipeline(read: Callable[[Call], Any], **options: Any) -> Callable[[LoadedModel, Call], Any]:
-    """The `run` of a task by transformers' pipeline; an option is a value or a function of the call."""
+    """The `run` of a task by transformers' pipeline; an option is a value or a function as `run` is."""
 
     def run(loaded: LoadedModel, call: Call) -> Any:
-        arguments = {name: value(call) if callable(value) else value for name, value in options.items()}
+        arguments = {name: of(loaded, call) if callable(of) else of for name, of in options.items()}
         return loaded.pipe(_input(loaded, call, read), **arguments)
 
     return run
@@ -111,10 +118,21 @@ def by_pipeline(read: Callable[[Call], Any], **options: Any) -> Callable[[Loaded
 def _input(loaded: LoadedModel, call: Call, read: Callable[[Call], Any]) -> Any:
     value = read(call)
     if isinstance(value, str):
-        tokenizer = loaded.tokenizer
-        limit = tokenizer.model_max_length
-        note_cut_texts(call, [value], limit, lambda text: len(tokenizer(text, verbose=False).input_ids))
+        note_cut_texts(call, [value], loaded.tokenizer.model_max_length, loaded.count_tokens)
     return value
+
+
+def check_length(loaded: LoadedModel, name: str, texts: Iterable[str], limit: int) -> None:
+    """Refuse texts with more tokens than there is room for in what the model reads at once."""
+    if (longest := max(map(loaded.count_tokens, texts))) > limit:
+        raise UnsupportedError(f"{loaded.id} reads {name} of at most {limit} tokens, and one has {longest}")
+
+
+def short_labels(loaded: LoadedModel, call: Call) -> list[str]:
+    """The labels of a call, each of which fits with the sentence around it; else an UnsupportedError."""
+    labels = labels_of(call)
+    check_length(loaded, "labels", labels, loaded.tokenizer.model_max_length - SENTENCE_TOKENS)
+    return labels
 
 
 def batch_by_pipeline(

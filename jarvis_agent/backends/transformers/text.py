@@ -7,6 +7,7 @@ here. Long texts are read in overlapping windows or rewritten piece by piece.
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from typing import Any
@@ -15,7 +16,7 @@ from jarvis_agent.backends import base
 from jarvis_agent.backends.base import Call, text_of
 from jarvis_agent.backends.jobs import Generation, add_note, is_cancelled, listed, until_cancelled
 from jarvis_agent.backends.languages import Language, find_language, language_of_script
-from jarvis_agent.backends.transformers.loading import LoadedModel
+from jarvis_agent.backends.transformers.loading import SENTENCE_TOKENS, LoadedModel, check_length
 from jarvis_agent.core.errors import BadInputError, MissingExtraError, UnsupportedError
 from jarvis_agent.core.notes import Note
 
@@ -88,11 +89,7 @@ def token_limit(loaded: LoadedModel) -> int:
 
 def split_by_tokens(text: str, loaded: LoadedModel, limit: int) -> Iterator[str]:
     """The parts of a text of at most `limit` tokens, until the call is cancelled (ExpertError)."""
-
-    def count(part: str) -> int:
-        return len(loaded.tokenizer(part, verbose=False).input_ids)
-
-    parts = (part.strip() for part in base.split_text(text, limit, count))
+    parts = (part.strip() for part in base.split_text(text, limit, loaded.count_tokens))
     return until_cancelled(filter(None, parts))
 
 
@@ -135,8 +132,10 @@ def fill_mask(loaded: LoadedModel, call: Call) -> Any:
         raise BadInputError(
             f"{call.spec.name} needs a text with one [MASK], and this one has {count or 'none'}"
         )
-    masked = _MASK.sub(lambda _: mask, text)
-    shortened = {"truncation": True, "max_length": token_limit(loaded)}
+    masked, limit = _MASK.sub(lambda _: mask, text), token_limit(loaded)
+    check_length(loaded, "texts up to a gap", [masked[: masked.index(mask)]], limit - 1)
+    base.note_cut_texts(call, [masked], limit, loaded.count_tokens)
+    shortened = {"truncation": True, "max_length": limit}
     return loaded.pipe(masked, top_k=MAX_LABELS, tokenizer_kwargs=shortened)
 
 
@@ -144,9 +143,10 @@ def answer_from_context(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]
     """Return [{answer, score, start, end}]: the most probable spans of the context, best first."""
     import torch
 
-    context, limit = text_of(call, "context"), token_limit(loaded)
+    question, context, limit = text_of(call), text_of(call, "context"), token_limit(loaded)
+    check_length(loaded, "questions", [question], limit // 2)
     windows = loaded.tokenizer(
-        text_of(call),
+        question,
         context,
         truncation="only_second",
         max_length=limit,
@@ -197,6 +197,10 @@ def answer_from_cells(loaded: LoadedModel, call: Call) -> Any:
     if read < len(rows):
         rows_read = "the first {number:,} of {total:,} rows were read"
         call.notes.append(Note(rows_read, number=read, total=len(rows)))
+    # Of a long cell it keeps as many tokens as every cell may have.
+    lengths = Counter((column, row) for segment, column, row, *_ in tokens["token_type_ids"] if segment)
+    cells = [*table, *table.head(read).to_numpy().flat]
+    base.note_cut_texts(call, cells, max(lengths.values()), lambda cell: len(loaded.tokenizer.tokenize(cell)))
     return loaded.pipe(table=table.head(read), query=query)
 
 
@@ -205,7 +209,7 @@ def summarize(loaded: LoadedModel, call: Call) -> str:
     prefix = "summarize: " if loaded.model.config.model_type in T5_TYPES else ""
     length = loaded.model.generation_config.max_length or 0
     limit = length if length > 20 else NEW_TOKENS  # 20 is the default of transformers, not of the model
-    parts = split_by_tokens(text_of(call), loaded, token_limit(loaded) - 16)
+    parts = split_by_tokens(text_of(call), loaded, token_limit(loaded) - SENTENCE_TOKENS)
     return " ".join(rewrite(loaded, prefix + part, max_new_tokens=limit) for part in parts)
 
 
