@@ -74,31 +74,31 @@ class Call:
 
     def image(self, name: str = "image", frame: int | None = None) -> Image:
         """An image argument, upright, in RGB, on paper where it is transparent; else a BadInputError."""
-        return to_opaque(self._noted(open_image(self._path(name), frame)))
+        return to_opaque(self.noted(*open_image(self._path(name), frame)))
 
     def editable_image(self) -> Image:
         """As `image`, in RGBA if parts of it are transparent."""
-        return self._noted(open_image(self._path("image")))
+        return self.noted(*open_image(self._path("image")))
 
     def sound(self, rate: int, name: str = "audio") -> NDArray[np.float32]:
         """A recording as mono samples in [-1, 1], shape (samples,), at `rate` Hz; else a BadInputError."""
-        return self._noted(read_audio(self._path(name), rate))
+        return self.noted(*read_audio(self._path(name), rate))
 
     def voices(self, rate: int) -> list[NDArray[np.float32]]:
         """As `sound`, but two callers, each in a channel of their own, are two signals."""
-        voices = self._noted(read_voices(self._path("audio"), rate))
+        voices = self.noted(*read_voices(self._path("audio"), rate))
         if len(voices) > 1:
-            self._noted((None, [Note("the two channels were transcribed one after the other")]))
+            self.noted(None, [Note("the two channels were transcribed one after the other")])
         return voices
 
     def frames(self, count: int) -> list[tuple[float, Image]]:
         """At most `count` frames of a video, upright, evenly spread, each with its time in seconds."""
-        return self._noted(spread_frames(self._path("video"), count))
+        return self.noted(*spread_frames(self._path("video"), count))
 
     def table(self, name: str = "table") -> Table:
         """A table; BadInputError if the file cannot be read as one."""
         table = read_table(self._path(name))
-        return self._noted((table, table.notes))
+        return self.noted(table, table.notes)
 
     def _path(self, name: str) -> Path:
         resource: Resource = self.inputs[name]
@@ -106,9 +106,8 @@ class Call:
             raise BadInputError(f"{self.spec.name} needs a file for {name}, and this is a {resource.kind}")
         return resource.path
 
-    def _noted(self, read: tuple[T, Sequence[str]]) -> T:
-        """A value that was read from a file; the notes on it are added, each once."""
-        value, notes = read
+    def noted(self, value: T, notes: Sequence[str]) -> T:
+        """A value that was read from an argument; the notes on it are added, each once."""
         self.notes.extend(note for note in notes if note not in self.notes)
         return value
 
@@ -131,6 +130,8 @@ def labels_of(call: Call) -> list[str]:
     labels = list(dict.fromkeys(filter(None, _items(call, "labels", SEPARATORS))))
     if not labels:
         raise BadInputError(f"{call.spec.name} needs labels to choose from (labels: cat, dog)")
+    if len(labels) == 1 and "classification" in call.spec.name:
+        call.noted(labels, [Note("there was only one label to choose from, “{label}”", label=labels[0])])
     return labels
 
 
@@ -189,10 +190,10 @@ def _items(call: Call, name: str, separators: Sequence[str]) -> list[str]:
         return values
     items = split_list(values[0], separators)
     marks = {mark for mark in "".join(SEPARATORS).strip() if mark in values[0]}
-    is_certain = values[0][:1] == "[" or (separators is SEPARATORS and len(marks) < 2)
+    is_certain = values[0][:1] in ("[", "{") or (separators is SEPARATORS and len(marks) < 2)
     if len(items) > 1 and not is_certain:
         note = Note("the list was taken as {items}", items=[f"“{item}”" for item in items[:10]])
-        call.notes[:] = dict.fromkeys((*call.notes, note))
+        call.noted(items, [note])
     return items
 
 

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 _ESCAPE_SEQUENCE = re.compile(
@@ -22,6 +23,7 @@ _MARKS = {"ja": r"[\u3040-\u30ff]", "ko": r"[\uac00-\ud7af]", "zh": r"[\u4e00-\u
 """Letters by the ISO 639-1 code of the language that they give away; "" is any language."""
 
 _CONTROL = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{_DIRECTION}]")
+_FENCE = re.compile(r"^`{3,}(?:\w*\n)?|`{3,}$")
 _BULLET = re.compile(r"(?:[-*•]|\d{1,3}[.)])\s+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -95,10 +97,13 @@ SENTENCE_SEPARATORS = ("\n", ";；؛")
 def split_list(text: str, separators: Iterable[str] = SEPARATORS) -> list[str]:
     """The items of a list in one text: of JSON, else the parts between its strongest separators.
 
-    An item in quotes may hold separators, as in CSV. A text without separators is one item.
+    An item in quotes may hold separators, as in CSV. A text without separators is one item. Objects of JSON
+    stand for their values, and code fences are left out.
     """
-    text = text.strip()
+    text = _FENCE.sub("", text.strip()).strip()
     items = read_literal(text) if text[:1] in "[({" else None
+    if isinstance(items, dict):
+        items = [*chain.from_iterable(part if isinstance(part, list) else [part] for part in items.values())]
     if isinstance(items, set):  # in its order
         items = read_literal(f"[{text[1:-1]}]")
     if isinstance(items, list | tuple):
@@ -108,7 +113,7 @@ def split_list(text: str, separators: Iterable[str] = SEPARATORS) -> list[str]:
     items = [text]
     for marks in separators:
         # A closing quote ends an item only before a separator: the apostrophe of "don't" does not.
-        quoted = rf"""(?:"([^"]*)"|'([^']*)'|“([^”]*)”)\s*(?=[{marks}]|\Z)"""
+        quoted = rf"""(?:"([^"]*)"|'([^']*)'|“([^”]*)”|`([^`]*)`)\s*(?=[{marks}]|\Z)"""
         pattern = re.compile(rf"\s*(?:{quoted}|([^{marks}]*))(?:[{marks}]|\Z)")
         parts = (next(filter(None, match.groups()), "").strip() for match in pattern.finditer(text))
         if len(items := [_BULLET.sub("", part) if marks == "\n" else part for part in parts if part]) > 1:

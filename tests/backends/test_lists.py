@@ -19,6 +19,14 @@ LABELS: list[tuple[Any, list[str], bool]] = [
     ("Paris, France; Rome", ["Paris, France", "Rome"], True),
     ("猫；狗，鸟", ["猫", "狗，鸟"], True),
     ("cat\ndog", ["cat", "dog"], False),
+    ("```\ncat\ndog\n```", ["cat", "dog"], False),
+    ('```json\n["cat", "dog"]\n```', ["cat", "dog"], False),
+    ("`cat`, `dog`", ["cat", "dog"], False),
+    ('{"labels": ["cat", "dog, wild"]}', ["cat", "dog, wild"], False),
+    ({"first": "cat", "second": "dog"}, ["cat", "dog"], False),
+    ("cats and dogs", ["cats and dogs"], True),
+    ("cat/dog", ["cat/dog"], True),
+    (["rock and roll"], ["rock and roll"], True),
 ]
 
 
