@@ -4,6 +4,7 @@ import base64
 import io
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +198,12 @@ def test_models_in_own_folders_have_the_forms_of_the_client(tmp_path: Path) -> N
         parts: Any = client(address, "me/segformer").image_segmentation(cat)
         assert {part.mask.mode for part in parts} == {"L"}
         painter = client(address, "me/stable_diffusion")
-        assert painter.text_to_image("a cat", width=16, height=16, seed=1).size == (16, 16)
+        paint = partial(painter.text_to_image, "a cat", width=16, height=16)
+        first, again, *others = [
+            image.tobytes() for image in (paint(seed=1), paint(seed=1), paint(), paint())
+        ]
+        assert len(first) == 3 * 16 * 16
+        assert first == again
+        assert len({first, *others}) == 3, "without a seed each picture is a new one"
         with pytest.raises(HfHubHTTPError, match=r"422(.|\n)*no option 'colour'"):
             painter.text_to_image("a cat", extra_body={"colour": "red"})

@@ -5,6 +5,7 @@ import logging
 import re
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -67,6 +68,7 @@ class ExpertRunner:
         self._backends = {backend.name: backend for backend in instances if isinstance(backend, LocalBackend)}
         self._sources = default_sources(self.settings)
         self._rows: dict[Key, dict[str, Any]] = {}
+        self._seeds = count(self.settings.seed)
 
     def models(self) -> dict[str, Any]:
         """What is "loaded", each model with its bytes and calls, and the bytes by device; plain JSON."""
@@ -110,7 +112,8 @@ class ExpertRunner:
         backend = self._backends[model.backend or ""]
         returns_files = options.pop("return_files", False)
         top_k = options.pop("top_k", None) if "data" in spec.outputs else None
-        settings = self.settings.model_copy(update={"seed": options.pop("seed", self.settings.seed)})
+        seed = options.pop("seed") if "seed" in options else next(self._seeds)
+        settings = self.settings.model_copy(update={"seed": seed})
         numbers = {name: fields.get(name, 0) for name in ("top_k", "seed")}
         if wrong := [name for name, n in numbers.items() if type(n) is not int or abs(n) >= 2**63]:
             raise errors.BadInputError(f"{wrong[0]} must be a whole number of 64 bits")
