@@ -27,6 +27,11 @@ VECTOR = [0.5, 0.25]
 TEXT, LISTEN, ASK = "summarization", "automatic-speech-recognition", "visual-question-answering"
 
 
+def written(folder: Path) -> set[Path]:
+    """The files that calls have left in a folder."""
+    return {*folder.glob("out-*")}
+
+
 def ask(hub: HubDouble, tmp_path: Path, task: str, reply: Any, **inputs: Any) -> Any:
     hub.answer("/mine", body=reply, times=1)
     model = Candidate(id="mine", task=task, metadata={"url": f"{hub.url}/mine"})
@@ -146,6 +151,40 @@ async def test_a_reply_without_a_meaning_is_named_and_not_asked_for_again(
     with pytest.raises(UnsupportedError, match=message):
         await run(ask(hub, tmp_path, task, reply))
     assert len(hub.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [text.encode("latin-1") for text in ("un café noir", '{"summary_text": "un café noir"}')]
+    + [text.encode("utf-16") for text in ("un café noir", '[{"summary_text": "un café noir"}]')],
+)
+async def test_texts_in_other_encodings_are_read(hub: HubDouble, tmp_path: Path, body: bytes) -> None:
+    call = ask(hub, tmp_path, TEXT, body)
+    assert adapt(call.spec, await run(call), call)[0] == {"summary_text": "un café noir"}
+    assert call.notes == ["the encoding Windows-1252 was assumed"] * (b"\xe9 " in body)
+
+
+async def test_masks_may_be_data_urls_and_only_files_of_what_is_read_stay(
+    hub: HubDouble, tmp_path: Path
+) -> None:
+    (tmp_path / "cat.png").write_bytes(png())
+    segment = {"label": "cat", "score": 0.5, "mask": f"data:image/png;base64,{B64_IMAGE}"}
+    image = Resource(kind="image", path=tmp_path / "cat.png", mime="image/png")
+    for reply in ([segment], {"predictions": [segment]}, [{**segment, "mask": B64_IMAGE}]):
+        call = ask(hub, tmp_path, "image-segmentation", reply, image=image)
+        _, resources = adapt(call.spec, await run(call), call)
+        paths = {resource.path for resource in resources if resource.path}
+        assert paths == written(tmp_path)
+        for path in paths:
+            path.unlink()
+
+
+async def test_the_files_of_further_videos_are_removed(hub: HubDouble, tmp_path: Path) -> None:
+    film = tmp_path / "film.mp4"
+    write_video(film, [Image.new("RGB", (16, 16))] * 3, 5)
+    content = base64.b64encode(film.read_bytes()).decode()
+    call = ask(hub, tmp_path, "text-to-video", {"videos": [content, content]})
+    assert {Path((await run(call))["path"])} == written(tmp_path)
 
 
 async def test_pictures_are_sent_upright_and_files_with_their_type(hub: HubDouble, tmp_path: Path) -> None:

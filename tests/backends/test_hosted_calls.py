@@ -194,6 +194,10 @@ async def test_the_seed_and_the_models_options_are_sent(hub: HubDouble, tmp_path
     await run(call_of("text-to-image", tmp_path, candidate("text-to-image", metadata=own), text="a cat"))
     sent = hub.requests[0].json["parameters"]
     assert (sent["seed"], sent["num_inference_steps"], sent["style"]) == (0, 2, "ink")
+    (tmp_path / "cat.png").write_bytes(png())
+    image = Resource(kind="image", path=tmp_path / "cat.png", mime="image/png")
+    await run(call_of("image-to-image", tmp_path, text="a cat", image=image))
+    assert hub.requests[1].json["parameters"] == {"prompt": "a cat", "seed": 0}
     model = candidate("text-classification", metadata={"options": {"temper": 2}})
     with pytest.raises(UnsupportedError, match="text-classification has no option temper"):
         await run(call_of("text-classification", tmp_path, model, text="hi"))

@@ -11,9 +11,10 @@ import asyncio
 import io
 import json
 import re
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from importlib.util import find_spec
 from inspect import Parameter, signature
 from itertools import chain
@@ -30,6 +31,7 @@ from jarvis_agent.backends.outputs.adapters import adapt
 from jarvis_agent.backends.outputs.validators import describe_value, existing_file, text_in, texts_in
 from jarvis_agent.core.concurrency import DaemonThreads, start_daemon_thread
 from jarvis_agent.core.content import decode_base64
+from jarvis_agent.core.encodings import decode_text
 from jarvis_agent.core.errors import (
     BadInputError,
     ExpertError,
@@ -43,9 +45,10 @@ from jarvis_agent.core.images import to_portable
 from jarvis_agent.core.notes import Note
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.text import brief_text
+from jarvis_agent.core.text import brief_text, map_texts
 from jarvis_agent.core.types import Candidate, Resource
 from jarvis_agent.media.detect import detect_content
+from jarvis_agent.media.run_directory import AttemptFiles
 
 if TYPE_CHECKING:
     from huggingface_hub import AsyncInferenceClient
@@ -137,7 +140,9 @@ class HostedBackend:
                 raw = await _in_own_loop(run_call(client, serving.task, call))
             if serving.url is None or row.open_file is not None:
                 return raw
-            return await asyncio.to_thread(_with_cleanup, call, adapt, call.spec, raw, call)
+            form = partial(adapt, call.spec)
+            [result] = await asyncio.to_thread(_with_cleanup, call, _read_parts, [raw], call, form)
+            return result
         except TimeoutError as error:
             raise TransientError(f"{serving.provider} did not answer within {seconds:g} s") from error
         except httpx.HTTPError as error:
@@ -228,17 +233,16 @@ def read_reply(reply: bytes, call: Call, open_file: Callable[[bytes, Call], Any]
     value: Any = reply
     is_text = True
     with suppress(UnicodeDecodeError):
-        value = reply.decode("utf-8-sig")
-        is_text = not _NO_TEXT.match(value)
+        decoded, assumed = decode_text(reply)
+        if not (assumed and open_file):  # some encodings fit any file
+            value, is_text = call.noted(decoded, assumed), not _NO_TEXT.match(decoded)
         with suppress(ValueError, RecursionError):
-            value, is_text = json.loads(value), True
+            value, is_text = json.loads(decoded), True
     if isinstance(value, Mapping) and (failure := value.get("error") or value.get("errors")):
         raise UnsupportedError(f"{call.spec.name} failed there: {brief_text(str(failure), 200)}")
     if open_file is not None:
-        made = []
-        for content in _files_in(value):
-            with suppress(Exception):  # libraries raise errors of any kind for what they cannot read
-                made.append(open_file(content, call))
+        # Libraries raise errors of any kind for what they cannot read.
+        made = _read_parts(_files_in(value), call, open_file, Exception)
         if made[1:]:
             first = "the first of {number} results of {model} was taken"
             call.notes.append(Note(first, number=len(made), model=call.candidate.id))
@@ -250,13 +254,11 @@ def read_reply(reply: bytes, call: Call, open_file: Callable[[bytes, Call], Any]
     elif call.spec.outputs[0] in ("text", "data") or not any(map(existing_file, texts_in(value))):
         fitting: list[Any] = []
         (only,) = value.values() if isinstance(value, Mapping) and len(value) == 1 else [value]
+        if call.spec.name == "image-segmentation":
+            value = map_texts(value, partial(_picture_in, call=call))
         for level in _levels_of(value):
-            for part in level:
-                if part == [] and part is not only:  # beside others it says nothing
-                    continue
-                with suppress(UnsupportedError):
-                    fitting.append(adapt(call.spec, part, call))
-            if fitting:
+            parts = [part for part in level if part != [] or part is only]  # beside others [] says nothing
+            if fitting := _read_parts(parts, call, partial(adapt, call.spec)):
                 break
         if len(fitting) == 1:
             return fitting[0]
@@ -266,6 +268,28 @@ def read_reply(reply: bytes, call: Call, open_file: Callable[[bytes, Call], Any]
                 call.notes.append(Note("the text was taken from {answer}", answer=describe_value(value)))
             return text
     raise UnsupportedError(f"{call.spec.name} cannot be read from its answer, {describe_value(value)}")
+
+
+def _read_parts(
+    parts: Iterable[Any],
+    call: Call,
+    read: Callable[[Any, Call], T],
+    errors: type[Exception] = UnsupportedError,
+) -> list[T]:
+    """What `read` makes of the parts that it can read. Only the first of these keeps its files."""
+    made: list[T] = []
+    for part in parts:
+        files, count = AttemptFiles(call.new_path), len(made)
+        with suppress(errors):
+            made.append(read(part, replace(call, new_path=files.new_path)))
+        if count or not made:
+            files.rollback()
+    return made
+
+
+def _picture_in(text: str, call: Call) -> Any:
+    """The picture that a text holds in base64, as of a mask, else the text."""
+    return next(iter(_read_parts(_files_in(text), call, _picture, Exception)), text)
 
 
 def _levels_of(value: Any) -> Iterator[list[Any]]:
@@ -327,9 +351,11 @@ def _options(method: Callable[..., Any], call: Call) -> dict[str, Any]:
     """The seed of the settings if the method has one, and the options in the model's description."""
     parameters = signature(method).parameters
     described = call.candidate.metadata.get("options") or {}
-    options: dict[str, Any] = {**({"seed": call.settings.seed} if "seed" in parameters else {}), **described}
+    takes_more = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
+    seed = {"seed": call.settings.seed} if takes_more or "seed" in parameters else {}
+    options: dict[str, Any] = {**seed, **described}
     other = {name: options.pop(name) for name in list(options) if name not in parameters}
-    if not other or any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values()):
+    if not other or takes_more:
         return options | other
     if "extra_body" not in parameters:
         raise UnsupportedError(f"{call.spec.name} has no option {', '.join(other)} on inference providers")
