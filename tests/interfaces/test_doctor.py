@@ -207,5 +207,32 @@ def test_the_report_marks_each_check_and_gives_its_advice() -> None:
 @pytest.mark.usefixtures("no_starters")
 def test_an_expert_server_that_cannot_be_reached_is_a_problem(tmp_path: Path) -> None:
     one = found(examine(offline(tmp_path, experts="http://127.0.0.1:9")), "expert server")
-    assert (one.state, one.advice) == ("problem", "change or unset JARVIS_EXPERTS")
-    assert "http://127.0.0.1:9 cannot be reached" in one.found
+    assert (one.state, one.advice) == (
+        "problem",
+        "start it with `jarvis experts --port 9`, or unset JARVIS_EXPERTS",
+    )
+    assert one.found.startswith("the expert server http://127.0.0.1:9 cannot be reached")
+    assert "What helps" not in one.found
+
+
+@pytest.mark.usefixtures("no_starters")
+@pytest.mark.parametrize(
+    ("failure", "advice"),
+    [
+        (httpx.ReadTimeout("silent"), "if it is busy, try again later"),
+        (httpx.Response(429, json={"error": "too many calls"}), "try again later"),
+        (httpx.Response(503, json={"detail": "starting"}), "try again later"),
+        (httpx.Response(404, json={"detail": "Not Found"}), "check JARVIS_EXPERTS"),
+    ],
+)
+def test_an_expert_server_that_is_busy_need_not_be_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Any, advice: str
+) -> None:
+    def get(*_: Any, **__: Any) -> Any:
+        if isinstance(failure, Exception):
+            raise failure
+        return failure
+
+    monkeypatch.setattr(httpx, "get", get)
+    one = found(examine(offline(tmp_path, experts="http://127.0.0.1:9")), "expert server")
+    assert (one.state, one.advice) == ("problem", advice)

@@ -16,7 +16,7 @@ from rich.text import Text
 from jarvis_agent.backends.remote_experts import find_server
 from jarvis_agent.backends.starter.backend import MINILM, STARTERS, is_installed
 from jarvis_agent.core.environment import check_proxies
-from jarvis_agent.core.errors import ConfigError, JarvisError, install_command
+from jarvis_agent.core.errors import ConfigError, JarvisError, TransientError, install_command
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.text import clean
@@ -88,7 +88,8 @@ def check_experts(settings: Settings) -> Check:
     try:
         status = server.status()
     except JarvisError as error:
-        return check(name, False, str(error), "change or unset JARVIS_EXPERTS", needed=True)
+        usual = "try again later" if isinstance(error, TransientError) else "change or unset JARVIS_EXPERTS"
+        return check(name, False, error.note.message, "; ".join(error.note.advice) or usual, needed=True)
     state = f"{server.address}, version {status['version']}"
     models = [f"{loaded['model']} ({loaded['bytes'] / 1e6:.0f} MB)" for loaded in status["loaded"]]
     return check(name, True, f"{state}; loaded: {', '.join(models) or 'no model yet'}")
