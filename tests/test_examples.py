@@ -71,6 +71,7 @@ def test_an_example_prints_what_it_is_to_show(
     printed, complaints = capsys.readouterr()
     assert re.search(OUTPUT[name], printed, re.DOTALL), printed
     assert complaints == ""
+    assert {path.name for path in tmp_path.iterdir()} <= {"outputs"}
 
 
 def test_every_script_is_short_listed_and_says_where_a_real_model_goes() -> None:

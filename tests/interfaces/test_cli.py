@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from command_line import jarvis
 from fake_agent import CAPTION, SPEECH, FakeAgent, a_run
+from processes import started
 
 from jarvis_agent import __version__
 from jarvis_agent.core.errors import ConfigError, InputError, LLMError
@@ -284,8 +285,7 @@ def test_a_server_that_is_ended_leaves_no_folder_and_no_key(
     environment = os.environ | folders | {"HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
     environment |= {"JARVIS_OFFLINE": "1", "JARVIS_API_KEYS": key}
     words = [sys.executable, "-m", "jarvis_agent", *command, "--port", "0"]
-    with subprocess.Popen(words, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
+    with started(words, cwd=tmp_path, env=environment, stderr=subprocess.PIPE) as process:
         lines = iter(process.stderr)
         assert any("Uvicorn running" in line for line in lines)
         process.send_signal(ending)

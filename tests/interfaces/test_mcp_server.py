@@ -31,6 +31,7 @@ from mcp import Client, MCPError, StdioServerParameters, stdio_client, types
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types.version import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
 from PIL import Image
+from processes import started
 from served import ANSWER, CAT, agent_of, endless_expert, listening, plan_for, script_of
 from waiting import until
 
@@ -158,9 +159,7 @@ def test_ctrl_c_ends_a_server_that_waits_for_its_client(tmp_path: Path) -> None:
     env = os.environ | {"PYTHONPATH": str(ROOT)}
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     hello = '{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n'
-    with subprocess.Popen(command, cwd=tmp_path, env=env, text=True, **pipes) as server:
-        assert server.stdin
-        assert server.stdout
+    with started(command, cwd=tmp_path, env=env, **pipes) as server:
         server.stdin.write(hello)
         server.stdin.flush()
         lines = [server.stdout.readline(), server.stdout.readline()]
