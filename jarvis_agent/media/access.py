@@ -238,10 +238,8 @@ class AccessPolicy:
             ) from error
         size, limit = path.stat().st_size, self._settings.max_file_bytes
         if size > limit:
-            raise InputError(
-                f"{self.shown(name)} has {size:,} bytes, more than {limit:,}",
-                advice=limit_of("JARVIS_MAX_FILE_BYTES"),
-            )
+            extent = f"{size:,} bytes, more than {limit:,}"
+            raise InputError(f"{self.shown(name)} has {extent}", advice=limit_of("JARVIS_MAX_FILE_BYTES"))
         return resource
 
     def find_planned(self, value: str) -> Resource | None:

@@ -46,9 +46,10 @@ _MAX_READ = 10_000_000
 
 _ORDER = "header|document|footnotes|endnotes|footer"
 _PART = re.compile(rf"word/({_ORDER})([0-9]*)\.xml|ppt/slides/slide([0-9]+)\.xml|content\.xml")
-"""The parts of Office files that hold text."""
+_LINK = re.compile(rb'((?:charts/chart|diagrams/data|notesSlides/notesSlide)[0-9]+\.xml)"')
+"""The parts of Office files that hold text, and their charts, drawn lists and notes of the speaker."""
 
-_HIDDEN = {"delText", "instrText", "moveFrom", "Fallback", "tracked-changes", "annotation", "note-citation"}
+_HIDDEN = {"moveFrom", "Fallback", "tracked-changes", "annotation", "note-citation"}
 _HIDDEN |= {"meta", "settings", "automatic-styles", "styles", "master-styles", "binary-data"}
 _SPACES = {"s": " ", "tab": "\t", "br": "\n", "cr": "\n", "line-break": "\n", "noBreakHyphen": "-"}
 
@@ -227,10 +228,16 @@ def _pdf(path: Path, notes: list[str], scans: dict[int, str]) -> Iterator[str]:
 def _office(path: Path, notes: list[str]) -> Iterator[str]:
     """The text of Office Open XML and OpenDocument; slides and parts of pages in their order."""
     with _Archive(path) as file, zipfile.ZipFile(file) as archive:
-        parts = [*filter(None, map(_PART.fullmatch, archive.namelist()))]
+        members = {*archive.namelist()}
+        parts = [*filter(None, map(_PART.fullmatch, members))]
         parts.sort(key=lambda part: (_ORDER.find(part[1] or ""), int(part[2] or part[3] or 0)))
-        for _, content in _unpacked(path, archive, [part[0] for part in parts]):
-            yield _text_of_xml(content)
+        lists = ["{}/_rels/{}.rels".format(*posixpath.split(part[0])) for part in parts]
+        listed, names = dict(_unpacked(path, archive, members.intersection(lists))), list[str]()
+        for part, links in zip(parts, lists, strict=True):
+            root, linked = part[0].partition("/")[0], _LINK.findall(listed.get(links, b""))
+            names += [part[0], *(f"{root}/{link.decode()}" for link in linked)]
+        shown = _unpacked(path, archive, filter(members.__contains__, names))
+        yield from filter(None, (_text_of_xml(content) for _, content in shown))
 
 
 def _flat(path: Path, notes: list[str]) -> Iterator[str]:
@@ -253,12 +260,13 @@ def _lines(text: str) -> str:
 def _collect(element: ElementTree.Element, pieces: list[str]) -> None:
     """The visible text of Office Open XML or OpenDocument, with a line for each paragraph."""
     for child in element:
-        name = child.tag.rpartition("}")[2]
-        if name not in _HIDDEN:
-            pieces.append(_SPACES.get(name, child.text or ""))
+        space, _, name = child.tag.rpartition("}")
+        is_mixed = not space.startswith("{http")  # Office Open XML has text in "t" and "v" alone
+        if name not in _HIDDEN and child.get("type") != "slidenum":
+            pieces.append(_SPACES.get(name) or ((is_mixed or name in ("t", "v")) and child.text) or "")
             _collect(child, pieces)
-            pieces.append("\n" if name in ("p", "h") else "")
-        pieces.append(child.tail or "")
+            pieces.append("\n" if name in ("p", "h", "v") else "")
+        pieces.append((is_mixed and child.tail) or "")
 
 
 def _workbook(path: Path, notes: list[str]) -> Iterator[str]:

@@ -116,10 +116,8 @@ async def _request(url: httpx.URL, settings: Settings, proxy: str | None) -> dic
     addresses = await _addresses(url)
     for address in addresses:
         if not _is_public(ipaddress.ip_address(address)):
-            raise ForbiddenError(
-                f"{url} leads to the private address {address}",
-                advice="set JARVIS_ALLOW_PRIVATE_URLS=1 to allow that",
-            )
+            advice = "set JARVIS_ALLOW_PRIVATE_URLS=1 to allow that"
+            raise ForbiddenError(f"{url} leads to the private address {address}", advice=advice)
     if proxy is not None:
         return {"url": url, "headers": _HEADERS}
     return {

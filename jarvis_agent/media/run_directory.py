@@ -121,8 +121,5 @@ def disk_errors(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InputError(
-            f"{what} cannot be written",
-            detail=error,
-            advice="check the directory of --out or JARVIS_OUTPUT_DIR, and the space on its disk",
-        ) from error
+        advice = "check the directory of --out or JARVIS_OUTPUT_DIR, and the space on its disk"
+        raise InputError(f"{what} cannot be written", detail=error, advice=advice) from error

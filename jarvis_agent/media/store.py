@@ -217,9 +217,8 @@ class ResourceStore:
     async def grant_block(self, block: Mapping[str, Any]) -> Resource:
         """Store a content block of a message (image, audio, video, file) as a file of this run."""
         block = file_block(block)
-        url, data, text, mime = (
-            str(block.get(field) or "") for field in ("url", "base64", "text", "mime_type")
-        )
+        fields = ("url", "base64", "text", "mime_type")
+        url, data, text, mime = (str(block.get(field) or "") for field in fields)
         if url and not is_data_url(url):
             return await self.grant(url)
         if not (data or url) and text and block.get("type") == "file":

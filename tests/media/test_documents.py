@@ -261,6 +261,40 @@ def test_office_files_have_their_notes_slides_and_no_deleted_words(tmp_path: Pat
     assert load_text(packed_again)[0] == "Title\ntwo words\nmore"
 
 
+def test_office_files_have_charts_drawn_lists_and_speaker_notes_but_no_measures(tmp_path: Path) -> None:
+    def part(text: str) -> str:
+        return f'<x xmlns="http://schemas.openxmlformats.org/x">\n{text}</x>'
+
+    def links(*targets: str) -> str:
+        return "<x>{}</x>".format("".join(f'<Relationship Target="{target}"/>' for target in targets))
+
+    words = "<p><r><t>{}</t></r>\n<r><t>{}</t></r></p>"
+    floating = "<positionH><posOffset>914400</posOffset></positionH><pctWidth>0</pctWidth><align>top</align>"
+    deleted = '<delText>gone</delText><instrText>PAGE</instrText><delInstrText>LINK "a"</delInstrText>'
+    chart = "<chart><f>Sheet1!$A$2</f><pt><v>North</v></pt><pt><v>4.5</v></pt></chart>"
+    members = {
+        "word/document.xml": part(f"{floating}{words.format('Net ', 'sales')}{deleted}"),
+        "word/_rels/document.xml.rels": links("charts/chart1.xml", "styles.xml"),
+        "word/charts/chart1.xml": part(chart),
+        "word/styles.xml": part(words.format("no", "text")),
+    }
+    assert load_text(archive(tmp_path / "a.docx", members)) == ("Net sales\nNorth\n4.5", [])
+    table = f"<tableStyleId>{{5C22544A-7EE6-4342-B048-85BDC9FD1C3A}}</tableStyleId>{words.format('A', 'B')}"
+    moves = "<timing><attrName>style.visibility</attrName></timing>"
+    number = '<fld type="slidenum"><t>1</t></fld>'
+    slides = {
+        "ppt/presentation.xml": part(""),
+        "ppt/slides/slide1.xml": part(table + moves),
+        "ppt/slides/slide2.xml": part(words.format("End", ".")),
+        "ppt/slides/_rels/slide1.xml.rels": links(
+            "../notesSlides/notesSlide7.xml", "/ppt/diagrams/data3.xml", "../charts/chart9.xml"
+        ),
+        "ppt/notesSlides/notesSlide7.xml": part(words.format("Say ", "this") + number),
+        "ppt/diagrams/data3.xml": part(words.format("Step ", "one")),
+    }
+    assert load_text(archive(tmp_path / "a.pptx", slides)) == ("AB\nSay this\nStep one\nEnd.", [])
+
+
 def test_markup_and_time_codes_are_no_text(tmp_path: Path) -> None:
     cases = {
         "a.rtf": (r"{\rtf1\ansi Hello \b from\b0  a caf\'e9.}", "Hello from a café."),
