@@ -116,7 +116,9 @@ def split_list(text: str, separators: Iterable[str] = SEPARATORS) -> list[str]:
         quoted = rf"""(?:"([^"]*)"|'([^']*)'|“([^”]*)”|`([^`]*)`)\s*(?=[{marks}]|\Z)"""
         pattern = re.compile(rf"\s*(?:{quoted}|([^{marks}]*))(?:[{marks}]|\Z)")
         parts = (next(filter(None, match.groups()), "").strip() for match in pattern.finditer(text))
-        if len(items := [_BULLET.sub("", part) if marks == "\n" else part for part in parts if part]) > 1:
+        if len(items := [part for part in parts if part]) > 1:
+            if marks == "\n" and all(bullets := [_BULLET.match(item) for item in items]):
+                return [item[bullet.end() :] for item, bullet in zip(items, bullets, strict=True) if bullet]
             break
     return items
 
