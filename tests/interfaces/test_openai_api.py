@@ -282,6 +282,10 @@ def test_every_error_under_v1_has_openais_form(live: Live, tmp_path: Path) -> No
         assert error.keys() == {"message", "type", "param", "code"}
         assert error["message"]
     assert "POST /v1/responses" in answers[404].json()["error"]["message"]
+    for status in (404, 405):
+        named = answers[status].json()["error"]["message"]
+        assert "GET /v1/models" in named
+        assert "POST /v1/chat/completions" in named
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
