@@ -233,9 +233,8 @@ class AccessPolicy:
             if not is_missing or (similar := self._list(path.parent).closest(path.name)) is None:
                 raise
             meant = Path(name).with_name(similar.name)
-            raise InputError(
-                "{file} does not exist; did you mean {other}?", file=name, other=meant
-            ) from error
+            missing = "{file} does not exist; did you mean {other}?"
+            raise InputError(missing, file=name, other=meant) from error
         size, limit = path.stat().st_size, self._settings.max_file_bytes
         if size > limit:
             extent = f"{size:,} bytes, more than {limit:,}"

@@ -241,7 +241,6 @@ def _office(path: Path, notes: list[str]) -> Iterator[str]:
 
 
 def _flat(path: Path, notes: list[str]) -> Iterator[str]:
-    """The text of OpenDocument in one XML file."""
     yield _text_of_xml(_markup(path, "XML"))
 
 
@@ -319,9 +318,8 @@ def _email(path: Path, notes: list[str]) -> Iterator[str]:
     if content.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         content = decode_text(content)[0].encode()
     others = list[str]()
-    yield from _texts_of_message(
-        email.message_from_bytes(content, policy=email.policy.default), notes, others
-    )
+    message = email.message_from_bytes(content, policy=email.policy.default)
+    yield from _texts_of_message(message, notes, others)
     notes += [Note("attached files were left out: {names}", names=", ".join(others))] if others else []
 
 

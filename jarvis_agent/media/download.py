@@ -12,6 +12,7 @@ import asyncio
 import ipaddress
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -147,10 +148,8 @@ def _is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
 
 async def _addresses(url: httpx.URL) -> list[str]:
     """The addresses of a URL's host, which may be an address itself."""
-    try:
+    with suppress(ValueError):
         return [str(ipaddress.ip_address(url.host))]
-    except ValueError:
-        pass
     try:
         # The name in the form that is sent (IDNA 2008); the system would use IDNA 2003 (faß becomes fass).
         host = url.raw_host.decode("ascii")

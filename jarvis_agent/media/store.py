@@ -312,9 +312,8 @@ class ResourceStore:
         contents = {name: await self.text_of(files[name], notes=notes) for name in {*parts[1::2]}}
         parts[1::2] = map(contents.__getitem__, parts[1::2])
         if len(parts) > 1 and sum(map(len, parts)) > MAX_CHARS:
-            raise InputError(
-                f"a text with the files in it has more than {MAX_CHARS:,} characters; name fewer"
-            )
+            most = f"{MAX_CHARS:,} characters"
+            raise InputError(f"a text with the files in it has more than {most}; name fewer")
         return "".join(parts)
 
     async def path_of(self, value: str, *, or_text: bool = False, notes: list[str] | None = None) -> str:

@@ -212,9 +212,8 @@ def _sheet(path: Path, notes: list[str]) -> Iterator[Row]:
         yield from rows
     if process.returncode or not sheet:
         raise BadInputError(f"{path.name} cannot be read as a workbook: {reason}")
-    if int(sheet[1]) > 1:
-        first = "the sheet {name} was read, the first of {number}"
-        notes.append(Note(first, name=sheet[0], number=int(sheet[1])))
+    if (number := int(sheet[1])) > 1:
+        notes.append(Note("the sheet {name} was read, the first of {number}", name=sheet[0], number=number))
     if number := int(sheet[2]):
         notes.append(Note("formulas without a stored value, which are empty: {number:,}", number=number))
 

@@ -13,7 +13,7 @@ import sys
 import zipfile
 from contextlib import suppress
 from datetime import datetime
-from itertools import islice, product
+from itertools import count, islice, product
 from string import ascii_uppercase
 from typing import Any
 from xml.etree import ElementTree
@@ -103,10 +103,15 @@ def main(path: str) -> None:
         forms, without_value = _read_markup(path, name)
         # Should the process end, the first cell is the reason.
         writer.writerow(["it is damaged, or too large", name, len(sheets), without_value])
-        columns = _COLUMNS[(sheets[0].start or (0, 0))[1] :] if sheets else []
-        for number, row in enumerate(sheets[0].iter_rows() if sheets else (), 1):
-            texts = [_text(cell, forms.get(f"{name}{number}")) for name, cell in zip(columns, row)]  # noqa: B905
-            writer.writerow(texts if any(texts) else [])
+        for sheet in sheets[:1]:
+            left, above, merged = (sheet.start or (0, 0))[1], list[str](), sheet.merged_cell_ranges or ()
+            tall = {(row, at - left) for (top, at), (end, _) in merged for row in range(top + 2, end + 2)}
+            for number, row in enumerate(sheet.iter_rows(), 1):
+                names = (f"{name}{number}" for name in _COLUMNS[left:])
+                texts = [_text(cell, forms.get(name)) for name, cell in zip(names, row)]  # noqa: B905
+                labels = next(place for place in count() if (number, place) not in tall)  # of several rows
+                above = [*above[:labels], *texts[labels:]]
+                writer.writerow(above if any(texts) else [])
 
 
 if __name__ == "__main__":

@@ -336,8 +336,11 @@ def test_a_long_table_is_counted_as_it_is_read(tmp_path: Path) -> None:
 # ---- Workbooks
 
 
-def workbook(path: Path, *sheets: Sequence[Sequence[Any]], cell: str = "") -> Path:
-    """An XLSX file with these rows on its sheets; `cell` is the XML of one more cell on the first."""
+def workbook(path: Path, *sheets: Sequence[Sequence[Any]], cell: str = "", merged: str = "") -> Path:
+    """An XLSX file with these rows on its sheets; `cell` is the XML of one more cell on the first.
+
+    `merged` are ranges of cells.
+    """
     kinds = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
     parts = "http://schemas.openxmlformats.org/package/2006"
     main = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
@@ -362,8 +365,10 @@ def workbook(path: Path, *sheets: Sequence[Sequence[Any]], cell: str = "") -> Pa
     for number, rows in enumerate(sheets, 1):
         lines = [f"<row>{''.join(map(_cell, row))}</row>" for row in rows]
         lines += [cell] if number == 1 else []
+        merges = "".join(f'<mergeCell ref="{cells}"/>' for cells in merged.split())
         files[f"xl/worksheets/s{number}.xml"] = (
-            f"<worksheet {main}><sheetData>{''.join(lines)}</sheetData></worksheet>"
+            f"<worksheet {main}><sheetData>{''.join(lines)}</sheetData>"
+            f"{f'<mergeCells>{merges}</mergeCells>' if merged else ''}</worksheet>"
         )
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
         for name, content in files.items():
@@ -391,6 +396,18 @@ def test_the_first_sheet_with_cells_is_read(tmp_path: Path) -> None:
     assert read_table(workbook(tmp_path / "one.xlsx", rows[2:], [])).notes == []
     with pytest.raises(BadInputError, match="is empty"):
         read_table(workbook(tmp_path / "none.xlsx", []))
+
+
+def test_a_label_merged_over_rows_is_that_of_each(tmp_path: Path) -> None:
+    rows: list[Any] = [["Sales"], ["year", "city", "sales", "bonus"], [2024, "Oslo", 5, 90]]
+    rows += [[None, "Rome", 7, None], [], [None, None, 8, None], [2025, "Oslo", 6, 40]]
+    path = workbook(tmp_path / "book.xlsx", rows, merged="A1:D1 A3:A6 B4:B6 D3:D6")
+    assert read_table(path).columns == {
+        "year": [2024, 2024, 2024, 2025],
+        "city": ["Oslo", "Rome", "Rome", "Oslo"],
+        "sales": [5, 7, 8, 6],
+        "bonus": [90, None, None, 40],  # an amount of several rows is counted once
+    }
 
 
 def test_numbers_that_a_workbook_shows_with_leading_zeros_keep_them(tmp_path: Path) -> None:
