@@ -106,9 +106,9 @@ def main(path: str) -> None:
         for sheet in sheets[:1]:
             left, above, merged = (sheet.start or (0, 0))[1], list[str](), sheet.merged_cell_ranges or ()
             tall = {(row, at - left) for (top, at), (end, _) in merged for row in range(top + 2, end + 2)}
+            columns = _COLUMNS[left:]
             for number, row in enumerate(sheet.iter_rows(), 1):
-                names = (f"{name}{number}" for name in _COLUMNS[left:])
-                texts = [_text(cell, forms.get(name)) for name, cell in zip(names, row)]  # noqa: B905
+                texts = [_text(cell, forms.get(f"{at}{number}")) for at, cell in zip(columns, row)]  # noqa: B905
                 labels = next(place for place in count() if (number, place) not in tall)  # of several rows
                 above = [*above[:labels], *texts[labels:]]
                 writer.writerow(above if any(texts) else [])
