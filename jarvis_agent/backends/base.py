@@ -23,7 +23,7 @@ from jarvis_agent.core.images import open_image, to_opaque
 from jarvis_agent.core.notes import Note
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.text import SENTENCE_SEPARATORS, SEPARATORS, split_list
+from jarvis_agent.core.text import SENTENCE_SEPARATORS, SEPARATORS, split_list, texts_of_list
 from jarvis_agent.core.types import Candidate, Resource
 from jarvis_agent.media.recordings import read_audio, read_voices, spread_frames
 from jarvis_agent.media.tables import Table, read_table
@@ -184,8 +184,7 @@ def beginning(text: str, limit: int, count: Callable[[str], int]) -> str:
 
 def _items(call: Call, name: str, separators: Sequence[str]) -> list[str]:
     """A list argument as texts. What a text was divided into is noted where it may be meant otherwise."""
-    value = call.inputs.get(name) or []
-    values = [str(item).strip() for item in (value if isinstance(value, list | tuple) else [value])]
+    values = texts_of_list(call.inputs.get(name) or [])
     if len(values) != 1:
         return values
     items = split_list(values[0], separators)

@@ -5,7 +5,6 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from itertools import chain
 from typing import Any
 
 _ESCAPE_SEQUENCE = re.compile(
@@ -97,18 +96,16 @@ SENTENCE_SEPARATORS = ("\n", ";；؛")
 def split_list(text: str, separators: Iterable[str] = SEPARATORS) -> list[str]:
     """The items of a list in one text: of JSON, else the parts between its strongest separators.
 
-    An item in quotes may hold separators, as in CSV. A text without separators is one item. Objects of JSON
-    stand for their values, and code fences are left out.
+    An item in quotes may hold separators, as in CSV. A text without separators is one item. Code fences are
+    left out.
     """
     text = _FENCE.sub("", text.strip()).strip()
     items = read_literal(text) if text[:1] in "[({" else None
-    if isinstance(items, dict):
-        items = [*chain.from_iterable(part if isinstance(part, list) else [part] for part in items.values())]
     if isinstance(items, set):  # in its order
         items = read_literal(f"[{text[1:-1]}]")
-    if isinstance(items, list | tuple):
-        return [item for value in items if (item := str(value).strip())]
-    if re.fullmatch(r"\[.*\]|\([^()]*,[^()]*\)", text, re.DOTALL):
+    if isinstance(items, list | tuple | dict):
+        return [*filter(None, texts_of_list(items))]
+    if re.fullmatch(r"\[.*\]|[(（][^()（）]*[,，、][^()（）]*[)）]", text, re.DOTALL):
         text = text[1:-1]
     items = [text]
     for marks in separators:
@@ -121,6 +118,15 @@ def split_list(text: str, separators: Iterable[str] = SEPARATORS) -> list[str]:
                 return [item[bullet.end() :] for item, bullet in zip(items, bullets, strict=True) if bullet]
             break
     return items
+
+
+def texts_of_list(value: Any) -> list[str]:
+    """The texts of a list and of lists in it. Objects stand for their texts and lists, or for their names."""
+    if isinstance(value, Mapping):
+        value = [part for part in value.values() if isinstance(part, str | list)] or [*value]
+    if isinstance(value, list | tuple):
+        return [text for part in value for text in texts_of_list(part)]
+    return ["" if value is None else str(value).strip()]
 
 
 def read_literal(text: str) -> Any:
