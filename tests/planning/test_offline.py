@@ -358,6 +358,24 @@ def test_many_files_long_names_and_a_long_chat_fit_into_the_network() -> None:
     assert made.tasks or made.notes
 
 
+@pytest.mark.parametrize(
+    ("said", "used"),
+    [
+        ("Resize street.jpg to 100 px wide", ["street.jpg"]),
+        ("Rotate street.jpg by 90 degrees", ["street.jpg"]),
+        ("street.jpg 里有什么动物？", ["street.jpg"]),
+        ("Which of them is larger, it or street.jpg?", ["cat.jpg", "street.jpg"]),
+        ("Make it grey", ["cat.jpg"]),
+    ],
+)
+def test_a_request_with_its_own_file_leaves_those_of_the_chat_alone(said: str, used: list[str]) -> None:
+    """Unless it means them, too."""
+    turns = [ChatTurn("What animal is in cat.jpg?", "cat.jpg is probably a tiger cat.", (image("cat.jpg"),))]
+    files = [image("street.jpg")] if "street" in said else []
+    made = plan(said, files=files, chat_history=turns)
+    assert [task.args.get("image") or task.args.get("file") for task in made.tasks] == used
+
+
 def test_each_request_can_be_written_to_its_end() -> None:
     """No row of actions that are allowed ends where none may follow."""
     network, rng = open_network(Settings(offline=True)), Random(1)
