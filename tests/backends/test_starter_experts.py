@@ -339,7 +339,9 @@ async def test_labels_keep_their_order_and_vectors_have_length_one(run: Run) -> 
 
 
 @pytest.mark.starter
-async def test_a_question_gets_the_lines_that_fit_it_or_none(run: Run, tmp_path: Path) -> None:
+async def test_a_question_gets_the_lines_that_fit_it_or_an_error_with_the_text(
+    run: Run, tmp_path: Path
+) -> None:
     from PIL import Image, ImageDraw, ImageFont
 
     lines = ["Corner Shop", "Milk 2.50", "Bread 3.20", "Total 5.70 EUR", "Paid by card"]
@@ -351,13 +353,18 @@ async def test_a_question_gets_the_lines_that_fit_it_or_none(run: Run, tmp_path:
     for question, answer in (
         ("How much was the total?", ["Total 5.70 EUR"]),
         ("How was it paid?", ["Paid by card"]),
-        ("Who is the president?", []),
     ):
         for found in (
             await run("document-question-answering", text=question, image=page),
             await run("question-answering", text=question, context=text),
         ):
             assert [row["answer"] for row in found] == answer
+    for task, inputs in (
+        ("document-question-answering", {"image": page}),
+        ("question-answering", {"context": text}),
+    ):
+        with pytest.raises(UnsupportedError, match="Corner Shop Milk 2"):
+            await run(task, text="Who is the president?", **inputs)
 
 
 @pytest.mark.starter

@@ -26,11 +26,11 @@ from jarvis_agent.backends.base import (
 )
 from jarvis_agent.backends.jobs import until_cancelled
 from jarvis_agent.backends.starter.backend import MINILM, STARTERS, fetch_weights, load_network
-from jarvis_agent.core.errors import ConfigError, MissingExtraError, TransientError
+from jarvis_agent.core.errors import ConfigError, MissingExtraError, TransientError, UnsupportedError
 from jarvis_agent.core.forks import cached_property, fork_safe, keep_forever, renew_in_child
 from jarvis_agent.core.notes import Note
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.core.text import replace_surrogates
+from jarvis_agent.core.text import brief_text, replace_surrogates
 
 if TYPE_CHECKING:
     import numpy as np
@@ -140,14 +140,17 @@ LEAST_COSINE, LEAST_LEAD = 0.15, 0.1
 """Of the nearest label, and its lead over the second one. Of 32 texts, those below were often wrong."""
 
 
-_MOST_LINES, _MOST_ANSWERS = 500, 3
+_MOST_LINES, _MOST_ANSWERS, _MOST_SHOWN = 500, 3, 600
 LEAST_FIT, NEARLY = 0.4, 0.1
 """Cosine of a question and a line that answers it, and what others may lack of the best one's."""
 _LINE_ENDS = re.compile(r"\n+|(?<=[.!?])\s+|(?<=[。！？])")
 
 
 def lines_that_fit(call: Call, text: str, settings: Settings) -> list[dict[str, Any]]:
-    """The lines of a text nearest to a question, at most three, best first; [] and a note if none is."""
+    """The lines of a text nearest to a question, at most three, best first.
+
+    Raises UnsupportedError: none is near; another model may understand the text.
+    """
     lines = [line.strip() for line in _LINE_ENDS.split(text) if line.strip()]
     if len(lines) > _MOST_LINES:
         compared = "the first {number} of {total} lines were compared"
@@ -155,11 +158,9 @@ def lines_that_fit(call: Call, text: str, settings: Settings) -> list[dict[str, 
     lines = lines[:_MOST_LINES]
     cosines = _cosines(load_embedder(settings).encode([text_of(call), *lines])).tolist() if lines else []
     best = max(cosines, default=0.0)
-    if best < LEAST_FIT:
-        call.notes.append(
-            Note("no line of the text fits the question; a language model would read the whole")
-        )
-        return []
+    if lines and best < LEAST_FIT:
+        unfit = "no line of the text fits the question; a language model would understand it: {text}"
+        raise UnsupportedError(unfit, text=brief_text(text, _MOST_SHOWN))
     rows = [{"answer": line, "similarity": each} for line, each in zip(lines, cosines, strict=True)]
     near = [row for row in rows if row["similarity"] >= best - NEARLY]
     return sorted(near, key=lambda row: -row["similarity"])[:_MOST_ANSWERS]
