@@ -345,12 +345,11 @@ def call_pipeline(pipe: Any, call: Call, **inputs: Any) -> Any:
 def _note_cut_prompt(pipe: Any, call: Call, prompt: str | None) -> None:
     """Note how much of a prompt is read; of several text encoders that with the most room counts."""
     tokenizers = [part for name, part in pipe.components.items() if part and name.startswith("tokenizer")]
-    if not (prompt and tokenizers):
-        return
-    tokenizer = max(tokenizers, key=lambda part: part.model_max_length)
-    most = getattr(parameters(pipe).get("max_sequence_length"), "default", None)
-    limit = min(tokenizer.model_max_length, _options(pipe, call).get("max_sequence_length", most) or math.inf)
-    note_cut_texts(call, [prompt], limit, lambda text: len(tokenizer(text, verbose=False).input_ids))
+    if prompt and tokenizers:
+        tokenizer = max(tokenizers, key=lambda part: part.model_max_length)
+        usual = getattr(parameters(pipe).get("max_sequence_length"), "default", None) or math.inf
+        limit = min(tokenizer.model_max_length, _options(pipe, call).get("max_sequence_length", usual))
+        note_cut_texts(call, [prompt], limit, lambda text: len(tokenizer(text, verbose=False).input_ids))
 
 
 def parameters(pipe: Any) -> Mapping[str, inspect.Parameter]:

@@ -1,6 +1,7 @@
 """Multimodal and document models: the inputs that they get, and the inputs that they refuse."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -127,6 +128,8 @@ def test_a_page_without_words_is_refused(bench: Bench, monkeypatch: pytest.Monke
     monkeypatch.setitem(expert.loaded.extras, "reader", lambda call: {"lines": []})
     with pytest.raises(UnsupportedError, match="there are none on this one"):
         expert(call)
+    with pytest.raises(UnsupportedError, match="reads questions of at most 32 tokens"):
+        expert(replace(call, inputs={**call.inputs, "text": "total " * 99}))
 
 
 def test_words_of_a_line_share_its_box_by_their_letters() -> None:

@@ -22,7 +22,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.util import find_spec
-from itertools import accumulate, chain, zip_longest
+from itertools import accumulate, chain
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory, mkdtemp
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -231,10 +231,9 @@ def _result(returned: Any, endpoint: Mapping[str, Any], call: Call) -> Any:
         item.get("value") if isinstance(item, Mapping) and "__type__" in item else item for item in values
     ]
     labels = [item.get("label") for item in endpoint.get("returns") or () if isinstance(item, Mapping)]
-    named = (
-        list(zip_longest(labels, values)) if len(labels) == len(values) else [("", item) for item in values]
-    )
-    named = [(label, item) for label, item in named if item is not None and item not in ("", [])]
+    labels = labels if len(labels) == len(values) else [""] * len(values)
+    rows = zip(labels, values, strict=True)
+    named = [(label, item) for label, item in rows if item is not None and item not in ("", [])]
     if not named:
         raise UnsupportedError("the Space returned nothing")
     values = [item for _, item in named]

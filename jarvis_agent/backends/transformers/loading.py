@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from jarvis_agent.backends.base import Call, labels_of, note_cut_texts
+from jarvis_agent.backends.base import Call, labels_of, note_cut_texts, text_of
 from jarvis_agent.backends.devices import choose_device, pick_dtype, weight_bytes
 from jarvis_agent.backends.local import LOADING
 from jarvis_agent.core.errors import UnsupportedError
@@ -110,12 +110,13 @@ def by_pipeline(read: Callable[[Call], Any], **options: Any) -> Callable[[Loaded
 
     def run(loaded: LoadedModel, call: Call) -> Any:
         arguments = {name: of(loaded, call) if callable(of) else of for name, of in options.items()}
-        return loaded.pipe(_input(loaded, call, read), **arguments)
+        return loaded.pipe(noted_input(loaded, call, read), **arguments)
 
     return run
 
 
-def _input(loaded: LoadedModel, call: Call, read: Callable[[Call], Any]) -> Any:
+def noted_input(loaded: LoadedModel, call: Call, read: Callable[[Call], Any] = text_of) -> Any:
+    """What `read` gives; of a text it is noted if the model reads the beginning alone."""
     value = read(call)
     if isinstance(value, str):
         note_cut_texts(call, [value], loaded.tokenizer.model_max_length, loaded.count_tokens)
@@ -141,7 +142,7 @@ def batch_by_pipeline(
     """As `by_pipeline`, for several calls, whose inputs are computed at once."""
 
     def run(loaded: LoadedModel, calls: Sequence[Call]) -> list[Any]:
-        inputs = [_input(loaded, call, read) for call in calls]
+        inputs = [noted_input(loaded, call, read) for call in calls]
         return list(loaded.pipe(inputs, batch_size=len(calls), **options))
 
     return run

@@ -10,10 +10,10 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
-from jarvis_agent.backends.base import Call, note_cut_texts, reads_text, text_of
+from jarvis_agent.backends.base import Call, reads_text, text_of
 from jarvis_agent.backends.devices import seeded
 from jarvis_agent.backends.jobs import add_note
-from jarvis_agent.backends.transformers.loading import LoadedModel, check_length
+from jarvis_agent.backends.transformers.loading import LoadedModel, check_length, noted_input
 from jarvis_agent.backends.transformers.text import (
     MAX_LABELS,
     decode,
@@ -129,8 +129,7 @@ def caption_with_decoder(loaded: LoadedModel, call: Call) -> str:
 
 def answer_question(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
     """Return [{answer, score}] from a classifier (ViLT), or [{answer}] from a generative model (BLIP)."""
-    text = text_of(call)
-    note_cut_texts(call, [text], loaded.tokenizer.model_max_length, loaded.count_tokens)
+    text = noted_input(loaded, call)
     batch = loaded.processor(images=call.image(), text=text, truncation=True, return_tensors="pt")
     if loaded.model.can_generate():
         return [{"answer": decode(loaded, generate(loaded, batch, max_new_tokens=ANSWER_TOKENS))}]
