@@ -133,7 +133,8 @@ def plan_request(
     tasks, missing = plan_tools(steps, request.files, tasks, specs)
     notes += missing
     if not tasks and not notes:
-        reason = plans.NOTHING_ASKED if draft.probability >= SURE else plans.NOT_UNDERSTOOD
+        is_chat = draft.probability >= SURE and not request.files
+        reason = plans.NOTHING_ASKED if is_chat else plans.NOT_UNDERSTOOD
         notes.append(Note(reason, step=step))
     notes += _unused(request, tasks, draft.unread)
     # The network did not read the steps of tools, whose results a later step may mean.
