@@ -20,7 +20,6 @@ from jarvis_agent.backends.transformers.loading import (
     choose_pipeline,
     dry_run,
     load_model,
-    short_labels,
 )
 from jarvis_agent.backends.transformers.loading import PipelineSpec as Spec
 from jarvis_agent.backends.transformers.vision import CONTROL_MAPS
@@ -58,7 +57,7 @@ PIPELINES: dict[str, Sequence[Spec]] = {
         _Exact("TableQuestionAnswering", _TOKENS, text.answer_from_cells, "table-question-answering")],
     "fill-mask": [Spec("MaskedLM", _TOKENS, text.fill_mask, "fill-mask")],
     "zero-shot-classification": [
-        Spec("SequenceClassification", _TOKENS, by_pipeline(text_of, candidate_labels=short_labels),
+        Spec("SequenceClassification", _TOKENS, by_pipeline(text_of, candidate_labels=LoadedModel.labels),
              "zero-shot-classification")],
     "translation": [Spec("Seq2SeqLM", _TOKENS, text.translate)],
     "summarization": [Spec("Seq2SeqLM", _TOKENS, text.summarize)],
@@ -77,7 +76,8 @@ PIPELINES: dict[str, Sequence[Spec]] = {
     "depth-estimation": [_Exact("DepthEstimation", _PIXELS, vision.estimate_depth, "depth-estimation")],
     "zero-shot-image-classification": [
         _Exact("ZeroShotImageClassification", (*_PIXELS, *_TOKENS),
-               by_pipeline(Call.image, candidate_labels=short_labels), "zero-shot-image-classification")],
+               by_pipeline(Call.image, candidate_labels=LoadedModel.labels),
+               "zero-shot-image-classification")],
     "zero-shot-object-detection": [
         _Exact("ZeroShotObjectDetection", (*_PIXELS, *_TOKENS), vision.detect_phrases,
                "zero-shot-object-detection", only=("grounding-dino", "mm-grounding-dino")),

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from jarvis_agent.backends.base import Call, labels_of, note_cut_texts, text_of
+from jarvis_agent.backends.base import Call, labels_of, note_cut_texts
 from jarvis_agent.backends.devices import choose_device, pick_dtype, weight_bytes
 from jarvis_agent.backends.local import LOADING
 from jarvis_agent.core.errors import UnsupportedError
@@ -56,6 +56,21 @@ class LoadedModel:
     def count_tokens(self, text: str) -> int:
         """Return the number of tokens of a text, with those that begin and end it."""
         return len(self.tokenizer(text, verbose=False).input_ids)
+
+    def note_cut(self, call: Call, texts: Iterable[str]) -> None:
+        """Note which texts are longer than what the model reads at once, which is their beginning."""
+        note_cut_texts(call, texts, self.tokenizer.model_max_length, self.count_tokens)
+
+    def check_length(self, name: str, texts: Iterable[str], limit: int) -> None:
+        """Refuse texts with more tokens than there is room for in what the model reads at once."""
+        if (longest := max(map(self.count_tokens, texts))) > limit:
+            raise UnsupportedError(f"{self.id} reads {name} of at most {limit} tokens, and one has {longest}")
+
+    def labels(self, call: Call) -> list[str]:
+        """The labels of a call, each of which fits with the sentence around it; else an UnsupportedError."""
+        labels = labels_of(call)
+        self.check_length("labels", labels, self.tokenizer.model_max_length - SENTENCE_TOKENS)
+        return labels
 
     def inputs(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         """Move the tensors of a batch to the model's device, and floats to its dtype."""
@@ -110,30 +125,16 @@ def by_pipeline(read: Callable[[Call], Any], **options: Any) -> Callable[[Loaded
 
     def run(loaded: LoadedModel, call: Call) -> Any:
         arguments = {name: of(loaded, call) if callable(of) else of for name, of in options.items()}
-        return loaded.pipe(noted_input(loaded, call, read), **arguments)
+        return loaded.pipe(_input(loaded, call, read), **arguments)
 
     return run
 
 
-def noted_input(loaded: LoadedModel, call: Call, read: Callable[[Call], Any] = text_of) -> Any:
-    """What `read` gives; of a text it is noted if the model reads the beginning alone."""
+def _input(loaded: LoadedModel, call: Call, read: Callable[[Call], Any]) -> Any:
     value = read(call)
     if isinstance(value, str):
-        note_cut_texts(call, [value], loaded.tokenizer.model_max_length, loaded.count_tokens)
+        loaded.note_cut(call, [value])
     return value
-
-
-def check_length(loaded: LoadedModel, name: str, texts: Iterable[str], limit: int) -> None:
-    """Refuse texts with more tokens than there is room for in what the model reads at once."""
-    if (longest := max(map(loaded.count_tokens, texts))) > limit:
-        raise UnsupportedError(f"{loaded.id} reads {name} of at most {limit} tokens, and one has {longest}")
-
-
-def short_labels(loaded: LoadedModel, call: Call) -> list[str]:
-    """The labels of a call, each of which fits with the sentence around it; else an UnsupportedError."""
-    labels = labels_of(call)
-    check_length(loaded, "labels", labels, loaded.tokenizer.model_max_length - SENTENCE_TOKENS)
-    return labels
 
 
 def batch_by_pipeline(
@@ -142,7 +143,7 @@ def batch_by_pipeline(
     """As `by_pipeline`, for several calls, whose inputs are computed at once."""
 
     def run(loaded: LoadedModel, calls: Sequence[Call]) -> list[Any]:
-        inputs = [noted_input(loaded, call, read) for call in calls]
+        inputs = [_input(loaded, call, read) for call in calls]
         return list(loaded.pipe(inputs, batch_size=len(calls), **options))
 
     return run

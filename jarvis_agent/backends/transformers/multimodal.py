@@ -13,7 +13,7 @@ from typing import Any
 from jarvis_agent.backends.base import Call, reads_text, text_of
 from jarvis_agent.backends.devices import seeded
 from jarvis_agent.backends.jobs import add_note
-from jarvis_agent.backends.transformers.loading import LoadedModel, check_length, noted_input
+from jarvis_agent.backends.transformers.loading import LoadedModel
 from jarvis_agent.backends.transformers.text import (
     MAX_LABELS,
     decode,
@@ -129,8 +129,8 @@ def caption_with_decoder(loaded: LoadedModel, call: Call) -> str:
 
 def answer_question(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
     """Return [{answer, score}] from a classifier (ViLT), or [{answer}] from a generative model (BLIP)."""
-    text = noted_input(loaded, call)
-    batch = loaded.processor(images=call.image(), text=text, truncation=True, return_tensors="pt")
+    loaded.note_cut(call, [text_of(call)])
+    batch = loaded.processor(images=call.image(), text=text_of(call), truncation=True, return_tensors="pt")
     if loaded.model.can_generate():
         return [{"answer": decode(loaded, generate(loaded, batch, max_new_tokens=ANSWER_TOKENS))}]
     scores = loaded.forward(batch).logits[0].float().sigmoid().cpu()
@@ -140,7 +140,7 @@ def answer_question(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
 def answer_from_page(loaded: LoadedModel, call: Call) -> Any:
     """Return [{answer, score, start, end}] from the words of a page and their positions (LayoutLM)."""
     image, question = call.image(), text_of(call)
-    check_length(loaded, "questions", [question], loaded.tokenizer.model_max_length // 2)
+    loaded.check_length("questions", [question], loaded.tokenizer.model_max_length // 2)
     page = loaded.extras["reader"](replace(call, spec=TASKS["image-to-text"]))
     words = words_of(page["lines"], image.size)
     if not words:

@@ -16,7 +16,7 @@ from jarvis_agent.backends import base
 from jarvis_agent.backends.base import Call, text_of
 from jarvis_agent.backends.jobs import Generation, add_note, is_cancelled, listed, until_cancelled
 from jarvis_agent.backends.languages import Language, find_language, language_of_script
-from jarvis_agent.backends.transformers.loading import SENTENCE_TOKENS, LoadedModel, check_length
+from jarvis_agent.backends.transformers.loading import SENTENCE_TOKENS, LoadedModel
 from jarvis_agent.core.errors import BadInputError, MissingExtraError, UnsupportedError
 from jarvis_agent.core.notes import Note
 
@@ -133,7 +133,7 @@ def fill_mask(loaded: LoadedModel, call: Call) -> Any:
             f"{call.spec.name} needs a text with one [MASK], and this one has {count or 'none'}"
         )
     masked, limit = _MASK.sub(lambda _: mask, text), token_limit(loaded)
-    check_length(loaded, "texts up to a gap", [masked[: masked.index(mask)]], limit - 1)
+    loaded.check_length("texts up to a gap", [masked[: masked.index(mask)]], limit - 1)
     base.note_cut_texts(call, [masked], limit, loaded.count_tokens)
     shortened = {"truncation": True, "max_length": limit}
     return loaded.pipe(masked, top_k=MAX_LABELS, tokenizer_kwargs=shortened)
@@ -144,7 +144,7 @@ def answer_from_context(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]
     import torch
 
     question, context, limit = text_of(call), text_of(call, "context"), token_limit(loaded)
-    check_length(loaded, "questions", [question], limit // 2)
+    loaded.check_length("questions", [question], limit // 2)
     windows = loaded.tokenizer(
         question,
         context,

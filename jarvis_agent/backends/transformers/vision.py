@@ -13,15 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.algorithms import control_maps
-from jarvis_agent.backends.base import Call, labels_of, note_cut_texts
+from jarvis_agent.backends.base import Call, labels_of
 from jarvis_agent.backends.hub.snapshot import model_folder
-from jarvis_agent.backends.transformers.loading import (
-    LoadedModel,
-    PipelineSpec,
-    by_pipeline,
-    load_model,
-    short_labels,
-)
+from jarvis_agent.backends.transformers.loading import LoadedModel, PipelineSpec, by_pipeline, load_model
 from jarvis_agent.backends.transformers.text import top_labels
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.settings import Settings
@@ -62,7 +56,7 @@ def detect_zero_shot(loaded: LoadedModel, call: Call) -> list[Detection]:
     """Return [{label, score, box}] from a model that compares regions with labels (OWL-ViT, OWLv2)."""
     image, labels = call.image(), labels_of(call)
     prompts = [f"a photo of a {label}" for label in labels]
-    note_cut_texts(call, prompts, loaded.tokenizer.model_max_length, loaded.count_tokens)
+    loaded.note_cut(call, prompts)
     batch = loaded.processor(text=[prompts], images=image, truncation=True, return_tensors="pt")
     detections = loaded.processor.post_process_grounded_object_detection(
         loaded.forward(batch), threshold=MIN_OWL_SCORE, target_sizes=[image.size[::-1]], text_labels=[labels]
@@ -74,7 +68,7 @@ def detect_zero_shot(loaded: LoadedModel, call: Call) -> list[Detection]:
 def detect_phrases(loaded: LoadedModel, call: Call) -> list[Detection]:
     """Return [{label, score, box}] from a model that grounds one phrase at a time (Grounding DINO)."""
     image = call.image()
-    labels = {f"{label.lower().rstrip('.')}.": label for label in short_labels(loaded, call)}
+    labels = {f"{label.lower().rstrip('.')}.": label for label in loaded.labels(call)}
     rows = loaded.pipe(image, candidate_labels=list(labels), threshold=MIN_GROUNDING_SCORE)
     boxes = [[*row["box"].values()] for row in rows]
     return _detections(
