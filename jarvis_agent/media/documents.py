@@ -41,8 +41,7 @@ MAX_CHARS = 5_000_000
 MAX_MARKUP = 20_000_000
 """Maximum size of HTML or XML in bytes; parsed, it takes about ten times as much memory."""
 
-_MAX_READ = 10_000_000
-"""Maximum number of bytes that are read at once from an archive; its list of members is read at once."""
+_MAX_READ = 10_000_000  # bytes that are read at once from an archive; its list of members is
 
 _ORDER = "header|document|footnotes|endnotes|footer"
 _PART = re.compile(rf"word/({_ORDER})([0-9]*)\.xml|ppt/slides/slide([0-9]+)\.xml|content\.xml")

@@ -60,8 +60,7 @@ TASK_LIMITS = {task: limits for tasks, limits in _TASK_LIMITS for task in tasks.
 MAX_PIXELS, MAX_SECONDS = 100_000_000, 3600.0
 """Of an image or a frame, and of a recording or a video: small files may be enormous when decoded."""
 
-MAX_SHOWN_S = 1e9
-"""Damaged files may claim durations beyond the range of timedelta."""
+MAX_SHOWN_S = 1e9  # damaged files may claim durations beyond the range of timedelta
 
 
 def check_limits(resource: Resource) -> None:

@@ -130,8 +130,7 @@ class ResourceStore:
         """The results of earlier runs that an answer names; clients of a server have them by their thread."""
         folder = self.settings.output_dir.resolve()
         names = mentions(answer, self.access.known_names) if self.settings.allow_request_paths else []
-        paths = (name for name in names if "://" not in name)
-        return [name for name in paths if Path(name).resolve().is_relative_to(folder)]
+        return [name for name in names if "://" not in name and Path(name).resolve().is_relative_to(folder)]
 
     async def reopen(self, files: Iterable[Resource], turns: Iterable[ChatTurn]) -> None:
         """Allow what `open` returned before its run was interrupted."""

@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain, dropwhile, islice, zip_longest
+from itertools import chain, dropwhile, islice, pairwise, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +47,7 @@ MAX_ROWS, MAX_CELLS, MAX_LINE = 1_000_000, 20_000_000, 1_000_000
 _TITLES, _FOOTER, _SAMPLE, _SUMMED = 100, 8, 200, 1000
 """Most lines above a header, of a footer, that show the form of a column, and above a total."""
 
-_WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
-"""How ZIP archives (XLSX, XLSB, ODS) and compound files (XLS) begin."""
+_WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # how archives (XLSX, XLSB, ODS) and XLS files begin
 
 _RULE = re.compile(r"\s+|[-=+|:\s]{3,}")
 _MISSING = re.compile(r"|[-–—.…:?]{1,3}|n/?a|nan|none|null|#([A-Z0-9/ÄÖÜÉ]+[!?]|N/?[AVD]|#+)", re.IGNORECASE)
@@ -235,7 +234,7 @@ def _split(lines: list[Row], apart: set[int], delimiter: str, notes: list[str]) 
         notes.append(Note("the header has one cell fewer than the rows; the first column has no name"))
     elif len(above) == len(header) and sum(map(bool, above)) > 1:  # the header has two lines
         header = [name or group.strip() for name, group in zip(header, above, strict=True)]
-    if start > at and len(below) > 3 and _names(below[0], below[1:], least=2, share=1.0):
+    if start > at and len(below) > 3 and _names(below[0], _forms(below[1:], 1.0), least=2):
         start += 1  # units
     left_out, rows = lines[:at] + lines[at + 1 : start], list[Row]()
     repeated = lines[at] if start > at and _compare(header, forms)[0] else None
@@ -244,6 +243,10 @@ def _split(lines: list[Row], apart: set[int], delimiter: str, notes: list[str]) 
         is_comment = row[0].startswith("#") and (len(row) < width or (is_figure and row[0][1:2] == " "))
         (left_out if row == repeated or (is_comment and _form(row[0])) else rows).append(row)
     end = _find_footer(rows, apart, delimiter)
+    near = (row for over, row in pairwise(rows[:end]) if id(over) in apart or id(row) in apart)
+    if row := next((row for row in near if _names(row, forms, least=2)), []):
+        begins = "another table seems to begin with the line: {line}"
+        notes.append(Note(begins, line=brief_text(", ".join(filter(None, row)), 60)))
     left_out += rows[end:]
     if left_out:
         texts = [brief_text(", ".join(filter(None, row)), 60) for row in left_out]
@@ -287,7 +290,7 @@ def _find_header(rows: list[Row], apart: set[int], width: int) -> int:
     full = next(at for at, count in enumerate(counts) if count >= min(width, max(counts)))
     gaps = [id(row) in apart for row in rows[1 : full + 2]]
     is_title = gaps[full:] == [True] or spaced[full : full + 2] == [True, False]
-    naming = (at for at in range(full + is_title, -1, -1) if _names(rows[at], rows[at + 1 :]))
+    naming = (at for at in range(full + is_title, -1, -1) if _names(rows[at], _forms(rows[at + 1 :])))
     short = (at for at in range(full) if filled(rows[at]) >= max(2, width - 1) and not gaps[at])
     is_data = "number" in map(_form, rows[full]) and not _count_up(
         rows[full], rows[full + 1 : full + _SAMPLE]
@@ -330,6 +333,8 @@ def _is_footer(row: Row, above: list[Row], is_apart: bool, delimiter: str) -> bo
         return True
     if form and is_alone:
         return len(label) > max(map(len, column), default=0) and (width > 2 or len(row) == 1)
+    if others and not label and _form(row[others[0]]) == "text":
+        others = others[1:]  # the label stands further right
     if len(above) == _SUMMED or len(above) < 3 or len(others) * len(above) < (4 if kind == "text" else 3):
         return False
     block = [*above, row]
@@ -345,9 +350,9 @@ def _is_sum(column: Sequence[str], delimiter: str) -> bool:
     return math.isclose(numbers[-1], math.fsum(numbers[:-1]), abs_tol=0.01)
 
 
-def _names(row: Row, below: list[Row], least: int = 1, share: float = 0.75) -> bool:
-    """Whether a row has words above at least so many columns of numbers or dates, and none itself."""
-    differing, alike = _compare(row, _forms(below, share))
+def _names(row: Row, forms: list[str], least: int = 1) -> bool:
+    """Whether a row has words in at least so many columns of numbers or dates, and none itself."""
+    differing, alike = _compare(row, forms)
     return differing >= least and not alike
 
 

@@ -18,8 +18,7 @@ from string import ascii_uppercase
 from typing import Any
 from xml.etree import ElementTree
 
-MAX_MEMORY, MAX_SECONDS = 4 << 30, 120
-"""Of the process; 20 million cells take about 2 GiB."""
+MAX_MEMORY, MAX_SECONDS = 4 << 30, 120  # of the process; 20 million cells take about 2 GiB
 
 _PART = 1_000_000  # characters of a sheet's XML that are read at once
 

@@ -112,6 +112,15 @@ def test_lines_outside_the_table_are_left_out_and_named(tmp_path: Path, content:
     assert table.notes == [f"left out of the table: {left_out}"]
 
 
+def test_a_second_table_below_the_first_is_named(tmp_path: Path) -> None:
+    rows = "Oslo,5,0.5\nRome,7,0.6\nParis,8,0.4\n"
+    second = f",,\nJuly,,\ncity,sold,share (%)\n{rows}"
+    assert read(tmp_path, f"city,sales,share\n{rows}{second}").notes == [
+        "another table seems to begin with the line: city, sold, share (%)"
+    ]
+    assert read(tmp_path, f"city,sales,share\n{rows}{rows}Bern,closed,\n,,\n{rows}").notes == []
+
+
 def test_totals_titles_and_units_are_told_by_their_form(tmp_path: Path) -> None:
     bank = "Tag;Zweck;Betrag\n02.01.2026;Miete;-850,00\n03.01.2026;Lohn;2.500,00\n"
     cases: dict[str, tables.Columns] = {
@@ -133,6 +142,12 @@ def test_totals_titles_and_units_are_told_by_their_form(tmp_path: Path) -> None:
         "city,n\nOslo,5\nRom,7\nBonn,9\nBern,1\nTotal,22\nSource: me,\n": {
             "city": ["Oslo", "Rom", "Bonn", "Bern"],
             "n": [5, 7, 9, 1],
+        },
+        "group,city,n,m\nA,Oslo,5,1\nA,Rom,6,2\nB,Bonn,9,3\n,Total,20,6\n": {
+            "group": ["A", "A", "B"],
+            "city": ["Oslo", "Rom", "Bonn"],
+            "n": [5, 6, 9],
+            "m": [1, 2, 3],
         },
         "月份,销售额\n2026年1月,5\n2026年2月,6\n合计,11\n": {
             "月份": ["2026年1月", "2026年2月"],
