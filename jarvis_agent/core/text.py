@@ -105,8 +105,9 @@ def split_list(text: str, separators: Iterable[str] = SEPARATORS) -> list[str]:
         items = read_literal(f"[{text[1:-1]}]")
     if isinstance(items, list | tuple | dict):
         return [*filter(None, texts_of_list(items))]
-    if re.fullmatch(r"\[.*\]|[(（][^()（）]*[,，、][^()（）]*[)）]", text, re.DOTALL):
-        text = text[1:-1]
+    # Also JSON whose end is missing.
+    if re.fullmatch(r"\[.*\]|\[\s*[\"'][^]]*|[(（][^()（）]*[,，、][^()（）]*[)）]", text, re.DOTALL):
+        text = re.sub(r"^.|[])）]$", "", text)
     items = [text]
     for marks in separators:
         # A closing quote ends an item only before a separator: the apostrophe of "don't" does not.

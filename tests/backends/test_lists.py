@@ -27,6 +27,8 @@ LABELS: list[tuple[Any, list[str], bool]] = [
     ([{"label": "cat", "score": 0.5}, ["dog", None]], ["cat", "dog"], False),
     ({"cat": 0.5, "dog": 0.2}, ["cat", "dog"], False),
     ("（猫，狗）", ["猫", "狗"], False),
+    ("[cat, dog (wild)]", ["cat", "dog (wild)"], False),
+    ('["cat", "dog"', ["cat", "dog"], False),
     ("cats and dogs", ["cats and dogs"], True),
     ("cat/dog", ["cat/dog"], True),
     (["rock and roll"], ["rock and roll"], True),

@@ -28,13 +28,7 @@ from jarvis_agent.core.types import Candidate, Resource
 from jarvis_agent.media import limits
 from jarvis_agent.media.detect import MARKDOWN, OLE, PDF, SRT, SUFFIXES, TEXTS, detect_media_type
 from jarvis_agent.media.documents import count_pages, load_text
-from jarvis_agent.media.recordings import (
-    SOUND_CODECS,
-    probe_audio,
-    probe_video,
-    to_mp4,
-    write_sound,
-)
+from jarvis_agent.media.recordings import SOUND_CODECS, probe_audio, probe_video, to_mp4, write_sound
 from jarvis_agent.media.tables import table_shape
 
 if TYPE_CHECKING:
