@@ -50,7 +50,7 @@ _LINK = re.compile(rb'((?:charts/chart|diagrams/data|notesSlides/notesSlide)[0-9
 
 _HIDDEN = {"moveFrom", "Fallback", "tracked-changes", "annotation", "note-citation"}
 _HIDDEN |= {"meta", "settings", "automatic-styles", "styles", "master-styles", "binary-data"}
-_SPACES = {"s": " ", "tab": "\t", "br": "\n", "cr": "\n", "line-break": "\n", "noBreakHyphen": "-"}
+_GAPS = {"s": " ", "tab": " ", "ptab": " ", "br": "\n", "cr": "\n", "line-break": "\n", "noBreakHyphen": "-"}
 
 _FIELDS = r"^Dialogue:(?:[^,\n]*,){9}|\{[^{}\n]*\\p[1-9][^{}\n]*\}[^{\n]*|\{[^{}\n]*\}"
 _CUES = {
@@ -261,7 +261,7 @@ def _collect(element: ElementTree.Element, pieces: list[str]) -> None:
         space, _, name = child.tag.rpartition("}")
         is_mixed = not space.startswith("{http")  # Office Open XML has text in "t" and "v" alone
         if name not in _HIDDEN and child.get("type") != "slidenum":
-            pieces.append(_SPACES.get(name) or ((is_mixed or name in ("t", "v")) and child.text) or "")
+            pieces.append(_GAPS.get(name) or ((is_mixed or name in ("t", "v")) and child.text) or "")
             _collect(child, pieces)
             pieces.append("\n" if name in ("p", "h", "v") else "")
         pieces.append((is_mixed and child.tail) or "")

@@ -272,13 +272,18 @@ def test_office_files_have_charts_drawn_lists_and_speaker_notes_but_no_measures(
     floating = "<positionH><posOffset>914400</posOffset></positionH><pctWidth>0</pctWidth><align>top</align>"
     deleted = '<delText>gone</delText><instrText>PAGE</instrText><delInstrText>LINK "a"</delInstrText>'
     chart = "<chart><f>Sheet1!$A$2</f><pt><v>North</v></pt><pt><v>4.5</v></pt></chart>"
+    footer = "<p><r><t>Left</t></r><r><ptab/><t>Right</t></r></p>"
     members = {
+        "word/footer1.xml": part(footer),
         "word/document.xml": part(f"{floating}{words.format('Net ', 'sales')}{deleted}"),
         "word/_rels/document.xml.rels": links("charts/chart1.xml", "styles.xml"),
         "word/charts/chart1.xml": part(chart),
         "word/styles.xml": part(words.format("no", "text")),
     }
-    assert load_text(archive(tmp_path / "a.docx", members)) == ("Net sales\nNorth\n4.5", [])
+    assert load_text(archive(tmp_path / "a.docx", members)) == (
+        "Net sales\nNorth\n4.5\nLeft Right",
+        [],
+    )
     table = f"<tableStyleId>{{5C22544A-7EE6-4342-B048-85BDC9FD1C3A}}</tableStyleId>{words.format('A', 'B')}"
     moves = "<timing><attrName>style.visibility</attrName></timing>"
     number = '<fld type="slidenum"><t>1</t></fld>'
