@@ -343,21 +343,19 @@ def _shaped(value: Any, kind: str) -> Any:
 def _sent(value: Any, folder: Path, notes: list[str]) -> Any:
     """An argument for gradio_client, which sends each file of this machine that a value describes."""
     from gradio_client import handle_file
+    from gradio_client.utils import traverse
 
-    if _has_file(value):
-        raise UnsupportedError("an argument describes a file that is no input of the task")
-    if isinstance(value, Resource) and value.path is not None:
-        path = value.path
-        if value.kind == "image":
-            content, mime = to_portable(path, value.mime, notes=notes)
+    def described(file: Any) -> Any:
+        path = file.path
+        if file.kind == "image":
+            content, mime = to_portable(path, file.mime, notes=notes)
             path = folder / f"{path.stem}{SUFFIXES[mime]}"
             path.write_bytes(content)
         return handle_file(str(path))
-    if isinstance(value, list | tuple):
-        return [_sent(item, folder, notes) for item in value]
-    if isinstance(value, Mapping):
-        return {name: _sent(item, folder, notes) for name, item in value.items()}
-    return value
+
+    if _has_file(value):
+        raise UnsupportedError("an argument describes a file that is no input of the task")
+    return traverse(value, described, lambda part: isinstance(part, Resource) and part.path is not None)
 
 
 def _file(client: Client, folder: Path, call: Call, file: Mapping[str, Any]) -> Any:
