@@ -84,7 +84,8 @@ class JarvisAgent(AsyncRunnable[Any, Run]):
 
     Args:
         model: a chat model, an `init_chat_model` string, or None for the first one that the environment
-            provides. Without any, a small network plans, the ranking selects, and a report answers.
+            provides. Without any, a small network plans, the ranking selects, and a report answers. One
+            below 2 billion parameters plans and selects nothing.
         tools: exactly these LangChain tools are the tasks; None: every task of the Hub that can run here.
         models: pinned models by task, `{"object-detection": "facebook/detr-resnet-50@revision"}`.
         planner, selector, responder: Runnables or functions that replace the stages; they take and return

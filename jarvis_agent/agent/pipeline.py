@@ -147,13 +147,14 @@ class RunPipeline:
     async def _run(self, request: Request) -> None:
         """Plan, select, execute, respond. The run itself is emitted, as the event "done".
 
-        _open               media/store.py      the request's files
-        _plan_and_start     planning/chain.py   the plan in chunks; `Executor.start` gets each at once
-          Executor          execution/executor.py     a coroutine for each task
-            select          selection/selector.py     its candidates, while its inputs are made
-            run             execution/fallback.py     one candidate after the other, with retries
-              Backend.run   backends/           the model, on this machine in the pool; its result
-        _join_and_respond   response/chain.py   the answer, or further tasks
+        Where the steps are:
+            _open               media/store.py          the request's files; the tasks that can run here
+            _plan_and_start     planning/chain.py       the plan in chunks; `Executor.start` gets each at once
+              Executor          execution/executor.py   a coroutine for each task
+                select          selection/selector.py   its candidates, while its dependencies run
+                run             execution/fallback.py   one candidate after the other, with retries
+                  Backend.run   backends/               the model, on this machine in the pool; its result
+            _join_and_respond   response/chain.py       the answer, or further tasks
         """
         await self._start(request)
         try:

@@ -193,11 +193,11 @@ class Event(Frozen):
     """A step of a run, emitted while it happens.
 
     Kinds, and the fields that each one sets:
-        task       a task was parsed                      task
+        task       a task was added                       task
         selected   its model was chosen                   task, selection (None: there was no choice)
         started    it runs                                task
         finished   it ended                               task, result
-        planned    the plan is complete                   plan
+        planned    the plan, again if tasks were added    plan
         token      a piece of the answer                  text
         done       the run has ended                      run
 

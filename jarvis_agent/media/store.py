@@ -56,7 +56,7 @@ class ResourceStore:
     """
 
     def __init__(self, settings: Settings, *, directory: Path | None = None, for_tool: bool = False) -> None:
-        """`directory` is that of an interrupted run, by default a new one.
+        """`directory` is the run's, by default a new one.
 
         With `for_tool` it serves a tool called outside a plan, which may fetch any public URL.
         """

@@ -1,12 +1,12 @@
 """response_chain: stage 4 of HuggingGPT as a Runnable. The plan and its results go in, the answer comes out.
 
-    chain = response_chain("openai:gpt-5-mini")   # prompt | chat model | StrOutputParser | path check
+    chain = response_chain("openai:gpt-5-mini")   # prompt | chat model; the paths are checked
     for piece in chain.stream({"input": "What is in a.jpg?", "plan": plan, "results": results}): ...
 
 The answer is the model's own. Two lines may be added: the made files, and the failed tasks, that it does not
 mention. If the model fails after its first words, the report of the results is appended; before them, its
 LLMError is raised. With "tools", the model may write further tasks instead of an answer, where a step of the
-request depends on the results, or a task failed. The first characters decide. The chain then yields a Plan.
+request depends on the results, or a task failed. What begins as such is held back, and becomes a Plan.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The model selector, the paper's second stage: filters and ranks candidates and lets the LLM choose.
 
-What decides, in this order: a pin; for a text, the user's own language model; a single candidate; for a plan
-with a preference, the ranking; the chain. The ranking decides also if there is neither a chain nor an LLM, if
-the LLM is small, if `settings.selection` is "rank", or if the chain fails. A pin is an id of the Hub with an
+What decides, in this order: a pin; a single candidate; the user's `selector`; for a text, their own language
+model; for a plan with a preference, the ranking; the chain. The ranking decides also if there is no LLM, if
+it is small, if `settings.selection` is "rank", or if the chain fails. A pin is an id of the Hub with an
 optional revision, a local path, or a Gradio Space ("space:org/name", "space:http://127.0.0.1:7860").
 """
 
@@ -105,9 +105,9 @@ class ModelSelector:
         """Return the candidates for a task, the chosen one first.
 
         Asks every source, applies the hard filters, ranks, and lets the chain choose one of the first SHOWN.
-        For texts, the user's language model is taken without a choice. A source has half of
-        `settings.llm_timeout`, and its errors are recorded in `Selection.rejected`; the chain has what is
-        left, else the ranking decides. It makes at most MAX_PARALLEL choices of a run at one time.
+        A source has half of `settings.llm_timeout`, and its errors are recorded in `Selection.rejected`; the
+        chain has what is left, else the ranking decides. It makes at most MAX_PARALLEL choices of a run at
+        one time.
 
         Raises:
             NoCandidateError: no model passes the filters; the message has the reasons and what would help.
