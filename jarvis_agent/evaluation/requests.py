@@ -31,6 +31,7 @@ from jarvis_agent.core.errors import InputError, words_of
 from jarvis_agent.core.references import ref, refs_in, substitute
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import MEDIA, Arg
+from jarvis_agent.core.text import texts_of_list
 from jarvis_agent.core.types import Frozen, Resource, Task
 from jarvis_agent.evaluation.predict import Prediction, named_files, read_records
 from jarvis_agent.evaluation.report import EvaluationReport, Ratios, Score, report_on, score
@@ -271,11 +272,11 @@ def _words(value: Any) -> list[str]:
 
 
 def _names(value: Any) -> list[str]:
-    return sorted(map(_text, _listed(value)))
+    return sorted(map(_text, texts_of_list(value)))
 
 
 def _labels(value: Any) -> list[str]:
-    texts = (_text(label).casefold().strip(" .,;!?'\"") for label in _listed(value))
+    texts = (_text(label).casefold().strip(" .,;!?'\"") for label in texts_of_list(value))
     bare = [re.sub(r"^(?:an?|the)\s+", "", text) for text in texts]
     return sorted(text if refs_in(text) else text.removesuffix("s") for text in bare)
 
@@ -288,10 +289,6 @@ def _numbers(value: Any) -> list[float]:
 def _language(value: Any) -> str:
     language = find_language(_text(value))
     return language.code if language else _text(value).casefold()
-
-
-def _listed(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, list | tuple) else [value]
 
 
 def _text(value: Any) -> str:
