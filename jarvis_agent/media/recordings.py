@@ -121,8 +121,9 @@ def opened(path: Path, kind: Kind = "video") -> Iterator[Any]:
                     most = (stream.width + 128) * (stream.height + 128)  # decoders count whole blocks
                     codec.options = {**codec.options, "max_pixels": str(max(most, _MIN_FRAME_LIMIT))}
             yield file
-    # PyAV raises a ValueError if the number of channels changes within a stream.
-    except (av.FFmpegError, OSError, ValueError) as error:
+    # PyAV raises a ValueError if the number of channels changes within a stream, and an IndexError if a
+    # stream begins later than the others.
+    except (av.FFmpegError, OSError, ValueError, IndexError) as error:
         raise BadInputError(f"{path.name} cannot be read as {form}", detail=error) from error
 
 
@@ -137,7 +138,7 @@ def decoded(container: Any, kind: Kind, notes: list[str] | None = None) -> Itera
             frames = packet.decode()
         except StopIteration:
             break
-        except _load_av().FFmpegError as error:
+        except (_load_av().FFmpegError, IndexError) as error:
             damage, frames = error, []
         if notes is not None and (damage or any(frame.is_corrupt for frame in frames)):
             damaged = Note("parts of the {kind} are damaged or missing", kind=kind)
@@ -339,7 +340,7 @@ def measure_packets(container: Any) -> Packets:
     starts, end, is_mp3 = dict[int, float](), 0.0, container.format.name == "mp3"
     together, counts, keys = defaultdict[int, float](float), Counter[int](), Counter[int]()
     largest, cut = dict[tuple[int, bytes], int](), set[int]()
-    with suppress(_load_av().FFmpegError):  # the file breaks off
+    with suppress(_load_av().FFmpegError, IndexError):  # the file breaks off
         for packet in container.demux():
             stream = packet.stream
             if not packet.size or packet.time_base is None or stream.type not in ("audio", "video"):

@@ -214,7 +214,8 @@ def _sheet(path: Path, notes: list[str]) -> Iterator[Row]:
     if (number := int(sheet[1])) > 1:
         notes.append(Note("the sheet {name} was read, the first of {number}", name=sheet[0], number=number))
     if number := int(sheet[2]):
-        notes.append(Note("formulas without a stored value, which are empty: {number:,}", number=number))
+        empty = "formulas with an error or without a stored value, which are empty: {number:,}"
+        notes.append(Note(empty, number=number))
 
 
 def _split(lines: list[Row], apart: set[int], delimiter: str, notes: list[str]) -> tuple[Row, list[Row]]:

@@ -34,6 +34,8 @@ _NO_VALUE = re.compile(
 )
 """A cell with a formula whose value is not stored, as programs write it that compute nothing."""
 
+_ERROR = re.compile(r'<(?:\w+:)?c [^>]*\bt="e"')
+
 _COLUMNS = ["".join(name) for count in (1, 2, 3) for name in product(ascii_uppercase, repeat=count)]
 
 
@@ -52,7 +54,7 @@ def _text(cell: Any, form: str | None) -> str:
 
 
 def _read_markup(path: str, sheet: str) -> tuple[dict[str, str], int]:
-    """What the library ignores: formats with leading zeros by cell ("B7"); how many formulas lack a value."""
+    """What the library ignores: formats with leading zeros by cell ("B7"); how many formulas have none."""
     with suppress(KeyError, StopIteration, ValueError, zipfile.BadZipFile, ElementTree.ParseError):
         book = zipfile.ZipFile(path)
         styles, names, links = (
@@ -72,7 +74,7 @@ def _read_markup(path: str, sheet: str) -> tuple[dict[str, str], int]:
                 rows, _, rest = (rest + part).rpartition("row>")
                 cells = _CELL.findall(rows) if coded else ()
                 forms |= {cell: re.sub(r'[\\"]', "", coded[style]) for cell, style in cells if style in coded}
-                without_value += len(_NO_VALUE.findall(rows))
+                without_value += len(_NO_VALUE.findall(rows)) + len(_ERROR.findall(rows))
         return forms, without_value
     return {}, 0
 

@@ -444,13 +444,14 @@ def test_numbers_that_a_workbook_shows_with_leading_zeros_keep_them(tmp_path: Pa
     }
 
 
-def test_formulas_whose_value_is_not_stored_are_said(tmp_path: Path) -> None:
+def test_formulas_without_a_value_are_said(tmp_path: Path) -> None:
     cells = ["<c><f>B2*2</f><v/></c>", "<c><f>B2*2</f><v>8</v></c>", '<c><f t="shared" si="0"/></c>']
     cells += ['<c t="str"><f>IF(B2,"late","")</f><v></v></c>']  # its value is an empty text
+    cells += ['<c t="e"><f>1/0</f><v>#DIV/0!</v></c>']
     rows = "".join(f"<row><c><v>{n}</v></c>{cell}</row>" for n, cell in enumerate(cells))
     table = read_table(workbook(tmp_path / "book.xlsx", [["n", "twice"]], cell=rows))
-    assert table.cells == {"n": ["0", "1", "2", "3"], "twice": ["", "8", "", ""]}
-    assert table.notes == ["formulas without a stored value, which are empty: 2"]
+    assert table.cells == {"n": ["0", "1", "2", "3", "4"], "twice": ["", "8", "", "", ""]}
+    assert table.notes == ["formulas with an error or without a stored value, which are empty: 3"]
 
 
 def test_a_workbook_that_states_a_trillion_cells_is_refused(tmp_path: Path) -> None:
