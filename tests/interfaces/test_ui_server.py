@@ -17,7 +17,7 @@ from served import CAT, agent_of, listening
 from starlette.testclient import TestClient
 
 from jarvis_agent import JarvisAgent
-from jarvis_agent.core.errors import ConfigError, MissingExtraError
+from jarvis_agent.core.errors import ConfigError, InputError, MissingExtraError
 from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.interfaces.ui import create_ui, run_ui
 from jarvis_agent.interfaces.ui.visitor import CHAT_FILE, Visitor
@@ -167,6 +167,35 @@ def test_the_files_of_unused_chats_are_deleted_when_another_one_starts(page: Any
     page._open(login(), None)
     assert used.directory.exists()
     assert not left.directory.exists()
+
+
+def test_a_forged_name_of_a_chat_reaches_no_other_directory(page: Any, tmp_path: Path) -> None:
+    forged = f"{'0' * 32}/{'../' * 20}{tmp_path}"
+    message = {"text": "Look", "files": [str(CAT)]}
+    with pytest.raises(InputError, match="name of a chat"):
+        page._ask({**fields_of(page), page._name: forged, page._box: message}, login())
+    with pytest.raises(InputError, match="name of a chat"):
+        page._forget(login(), "k", forged)
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize("is_uploaded", [True, False])
+def test_only_uploaded_files_are_read(agent: JarvisAgent, tmp_path: Path, *, is_uploaded: bool) -> None:
+    secret = tmp_path / "secret.txt"
+    secret.write_text("a secret", "utf-8")
+    with TestClient(ui_page.make_app([agent], ServerSettings())) as client:
+        sent = client.post("/gradio_api/upload", files={"files": ("secret.txt", secret.read_bytes())}).json()
+        file = {"path": sent[0] if is_uploaded else str(secret), "meta": {"_type": "gradio.FileData"}}
+        config = client.get("/config").json()
+        (ask,) = (event for event in config["dependencies"] if event["api_name"] == "_ask")
+        parts = {part["id"]: part for part in config["components"]}
+        values = {"multimodaltextbox": {"text": "Look", "files": [file]}, "textbox": "0" * 32}
+        data = [values.get(parts[one]["type"], parts[one]["props"].get("value")) for one in ask["inputs"]]
+        body = {"fn_index": ask["id"], "data": data, "session_hash": "s"}
+        assert client.post("/gradio_api/queue/join", json=body).status_code == 200
+        events = client.get("/gradio_api/queue/data", params={"session_hash": "s"}).text
+    assert ('"success":true' in events) == is_uploaded
+    assert any((agent.settings.output_dir / "ui").rglob("secret.txt")) == is_uploaded
 
 
 def test_a_request_after_the_end_of_its_session_starts_a_chat(page: Any) -> None:

@@ -42,6 +42,7 @@ _EXAMPLE_TASKS: dict[str, tuple[str | None, set[str]]] = {
 }
 """Example requests: their files, which only a clone of the repository has, and their tasks."""
 
+_NAME = re.compile(r"[0-9a-f]{32}")
 _FONT = ["system-ui", "PingFang SC", "Noto Sans CJK SC", "sans-serif"]
 _MONO = ["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace"]
 _translated = gr.I18n(**{tag: dict(table) for tag, table in views.TEXTS.items()})
@@ -119,6 +120,8 @@ class Page:
         self._kept = int(server.run_retention(settings))
         cache = (min(self._kept, 3600), self._kept)
         self.blocks = gr.Blocks(title="Jarvis", analytics_enabled=False, fill_width=True, delete_cache=cache)
+        # Without it, Gradio takes any path for an upload. `launch` sets it, mounting does not.
+        self.blocks.has_launched = True
         with self.blocks:
             self._visitor = gr.State(None, time_to_live=self._kept)
             self._key, self._name = gr.Textbox(visible="hidden"), gr.Textbox(visible="hidden")
@@ -217,7 +220,7 @@ class Page:
         """The chat of this name, which belongs to a key and a login; a new one if there is none."""
         delete_expired(self._directory, self._kept)
         key = key or secrets.token_urlsafe(32)
-        name = name if name and re.fullmatch(r"[0-9a-f]{32}", name) else secrets.token_hex(16)
+        name = name if name and _NAME.fullmatch(name) else secrets.token_hex(16)
         visitor = self._find(key, name, request)
         visitor.resume()
         return self._show(visitor, key, name, request)
@@ -230,6 +233,8 @@ class Page:
         return self._open(request, key)
 
     def _find(self, key: str, name: str, request: gr.Request) -> Visitor:
+        if not _NAME.fullmatch(name):  # A path would leave the directory of chats.
+            raise InputError("this is no name of a chat")
         directory = self._directory / f"{digest(repr((request.username, key)))}-{name}"
         visitor = self._visitors.get(directory.name) or Visitor(self._agents, directory)
         self._visitors[directory.name] = visitor
