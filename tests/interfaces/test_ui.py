@@ -406,6 +406,10 @@ def test_language_and_colours_are_those_of_the_browser(stage: Stage) -> None:
         expect(tab.details).to_contain_text("只有这个模型能做这件事；它在这台机器上")
         brightness = "() => Math.max(...getComputedStyle(document.body).backgroundColor.match(/\\d+/g))"
         assert tab.page.evaluate(brightness) < 60
+        # Black letters on a transparent ground are seen.
+        grounds = "pictures => pictures.map(one => getComputedStyle(one).backgroundImage)"
+        assert "none" not in (shown := tab.chat.locator(".message img").evaluate_all(grounds))
+        assert shown
         tab.page.set_extra_http_headers({"accept-language": "en"})
         tab.reload()
         expect(tab.chat).to_contain_text("Tasks done: 2 of 2")
