@@ -115,9 +115,10 @@ def plan_request(
     draft = NetworkPlan([], [], [], 1.0)
     if request.text or not steps:
         draft = network.write(shortened, performers)
-        if request.turns and request.files:  # it may mean nothing of before
+        if draft.probability < SURE and request.turns and request.files:  # perhaps it means nothing of before
             alone = network.write(replace(shortened, turns=()), performers)
-            draft = alone if alone.probability >= min(SURE, draft.probability) else draft
+            if alone.probability > draft.probability:
+                draft = replace(alone, probability=draft.probability, doubt=(len(alone.tasks), ""))
         if draft.probability < SURE and performers.keys() != network.known_tasks:
             wanted = network.write(shortened, network.known_tasks)  # what is not offered may be needed
             draft = wanted if wanted.probability > draft.probability else draft
