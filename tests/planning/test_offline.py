@@ -286,6 +286,14 @@ def test_a_guess_names_its_least_likely_part_once(doubt: tuple[int, str], note: 
     assert note not in CHINESE.translated(made.notes[0])
 
 
+def test_a_guess_names_a_file_without_its_folder(tmp_path: Path) -> None:
+    result = tmp_path / ("folder" * 20) / "0-canny.png"
+    network: Any = FakeNetwork(0.5, doubt=(0, "image"))
+    network.output.tasks[0].args["image"] = str(result)
+    made, _ = plan_request(PlanRequest.of("How large is it?"), Settings(offline=True), network)
+    assert made.notes == ["this plan is a guess: “0-canny.png” may be wrong as image of image-to-text"]
+
+
 def test_the_network_knows_which_part_it_doubts() -> None:
     network = open_network(Settings(offline=True))
     files = [image("cat.jpg"), image("dog.jpg")]

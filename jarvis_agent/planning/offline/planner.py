@@ -11,6 +11,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import count, groupby
+from pathlib import Path
 from typing import Any
 
 from langchain_core.runnables import RunnableLambda
@@ -168,7 +169,9 @@ def _doubt(draft: NetworkPlan) -> Note:
     if not name:
         return Note("{task} may be the wrong task", task=task.task)
     value = substitute(task.args[name], lambda maker: f"the result of {draft.tasks[maker].task}")
-    listed = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    parts = map(str, value if isinstance(value, list) else [value])
+    # Visitors see names of files alone, and a path that is cut is not known as one.
+    listed = ", ".join(Path(part).name if Path(part).is_absolute() else part for part in parts)
     value = f"“{brief_text(listed, _MOST_DOUBTED)}”"
     return Note("{value} may be wrong as {name} of {task}", value=value, name=name, task=task.task)
 
