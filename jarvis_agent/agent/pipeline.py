@@ -148,8 +148,8 @@ class RunPipeline:
         """Plan, select, execute, respond. The run itself is emitted, as the event "done".
 
         Where the steps are:
-            _open               media/store.py          the request's files; the tasks that can run here
-            _plan_and_start     planning/chain.py       the plan in chunks; `Executor.start` gets each at once
+            _open               media/store.py          the request's files
+            _plan_and_start     planning/chain.py       the plan, in chunks for `Executor.start`
               Executor          execution/executor.py   a coroutine for each task
                 select          selection/selector.py   its candidates, while its dependencies run
                 run             execution/fallback.py   one candidate after the other, with retries

@@ -6,7 +6,7 @@
 The answer is the model's own. Two lines may be added: the made files, and the failed tasks, that it does not
 mention. If the model fails after its first words, the report of the results is appended; before them, its
 LLMError is raised. With "tools", the model may write further tasks instead of an answer, where a step of the
-request depends on the results, or a task failed. What begins as such is held back, and becomes a Plan.
+request depends on the results, or a task failed. What begins as tasks is held back.
 """
 
 from __future__ import annotations

@@ -106,8 +106,8 @@ class ModelSelector:
 
         Asks every source, applies the hard filters, ranks, and lets the chain choose one of the first SHOWN.
         A source has half of `settings.llm_timeout`, and its errors are recorded in `Selection.rejected`; the
-        chain has what is left, else the ranking decides. It makes at most MAX_PARALLEL choices of a run at
-        one time.
+        chain has what is left, else the ranking decides. Of a run, the chain makes at most MAX_PARALLEL
+        choices at one time.
 
         Raises:
             NoCandidateError: no model passes the filters; the message has the reasons and what would help.

@@ -223,6 +223,8 @@ def test_an_expert_server_that_cannot_be_reached_is_a_problem(tmp_path: Path) ->
         (httpx.Response(429, json={"error": "too many calls"}), "try again later"),
         (httpx.Response(503, json={"detail": "starting"}), "try again later"),
         (httpx.Response(404, json={"detail": "Not Found"}), "check JARVIS_EXPERTS"),
+        (httpx.Response(200, text="It works!"), "change or unset JARVIS_EXPERTS"),
+        (httpx.Response(200, json={"ok": True}), "change or unset JARVIS_EXPERTS"),
     ],
 )
 def test_an_expert_server_that_is_busy_need_not_be_another(

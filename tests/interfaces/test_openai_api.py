@@ -286,6 +286,10 @@ def test_every_error_under_v1_has_openais_form(live: Live, tmp_path: Path) -> No
         named = answers[status].json()["error"]["message"]
         assert "GET /v1/models" in named
         assert "POST /v1/chat/completions" in named
+    below = create_app(agent_of(tmp_path), ServerSettings(), prefix="/jarvis")
+    with TestClient(below) as client:
+        assert "GET /jarvis/v1/models" in client.post("/jarvis/v1/responses").json()["error"]["message"]
+        assert client.delete("/jarvis/runs/v1").json().keys() == {"detail"}
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])

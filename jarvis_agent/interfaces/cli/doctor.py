@@ -17,6 +17,7 @@ from jarvis_agent.backends.remote_experts import find_server
 from jarvis_agent.backends.starter.backend import MINILM, STARTERS, is_installed
 from jarvis_agent.core.environment import check_proxies
 from jarvis_agent.core.errors import ConfigError, JarvisError, TransientError, install_command
+from jarvis_agent.core.notes import Note
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.text import clean
@@ -87,12 +88,13 @@ def check_experts(settings: Settings) -> Check:
         return check(name, True, "none; each process loads local models itself")
     try:
         status = server.status()
-    except JarvisError as error:
+        models = [f"{loaded['model']} ({loaded['bytes'] / 1e6:.0f} MB)" for loaded in status["loaded"]]
+        loaded = ", ".join(models) or "no model yet"
+        return check(name, True, f"{server.address}, version {status['version']}; loaded: {loaded}")
+    except (JarvisError, ValueError, LookupError, TypeError) as error:
+        own = error.note if isinstance(error, JarvisError) else Note(f"{server.address} is no expert server")
         usual = "try again later" if isinstance(error, TransientError) else "change or unset JARVIS_EXPERTS"
-        return check(name, False, error.note.message, "; ".join(error.note.advice) or usual, needed=True)
-    state = f"{server.address}, version {status['version']}"
-    models = [f"{loaded['model']} ({loaded['bytes'] / 1e6:.0f} MB)" for loaded in status["loaded"]]
-    return check(name, True, f"{state}; loaded: {', '.join(models) or 'no model yet'}")
+        return check(name, False, own.message, "; ".join(own.advice) or usual, needed=True)
 
 
 def check_model(settings: Settings) -> Check:

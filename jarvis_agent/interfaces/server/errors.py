@@ -68,12 +68,13 @@ async def error_response(request: Request, error: Exception) -> Response:
     """Return the response to an error outside of a stream."""
     known = http_error_of(error)
     content = {"detail": known.detail}
-    if "/v1/" in f"{request.url.path}/":  # below it clients of OpenAI's read errors, also of an unknown route
+    root = request.scope.get("root_path", "")
+    if f"{request.url.path}/".startswith(f"{root}/v1/"):  # there clients of OpenAI's read errors
         message = f"{request.method} {request.url.path}: {known.detail}"
         if known.status_code in (404, 405):
             paths = request.app.openapi()["paths"]
-            names = [f"{way.upper()} {path}" for path in paths if "/v1/" in path for way in paths[path]]
-            message += f"; there are {', '.join(names) or 'no routes of OpenAI here'}"
+            names = [f"{way.upper()} {root}{path}" for path in paths if "/v1/" in path for way in paths[path]]
+            message += f"; there are {', '.join(names)}"
         content = openai_error(known.status_code, message)
     return JSONResponse(content, known.status_code, known.headers)
 

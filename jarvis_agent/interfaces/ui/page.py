@@ -233,7 +233,7 @@ class Page:
         return self._open(request, key)
 
     def _find(self, key: str, name: str, request: gr.Request) -> Visitor:
-        if not _NAME.fullmatch(name):  # A path would leave the directory of chats.
+        if not _NAME.fullmatch(name or ""):  # A path would leave the directory of chats.
             raise InputError("this is no name of a chat")
         directory = self._directory / f"{digest(repr((request.username, key)))}-{name}"
         visitor = self._visitors.get(directory.name) or Visitor(self._agents, directory)
