@@ -80,7 +80,7 @@ def identified(file: Path | BinaryIO, name: str = "the image") -> Iterator[Image
         try:
             image = Image.open(file, formats=formats)
         except Exception as error:  # Pillow raises errors of any type for damaged files, and for rare kinds.
-            if (image := _by_ffmpeg(file, error)) is None:
+            if (image := _by_ffmpeg(file, error, errors="explode")) is None:
                 raise
         with image:
             yield image
@@ -99,8 +99,11 @@ def identified(file: Path | BinaryIO, name: str = "the image") -> Iterator[Image
         ) from error
 
 
-def _by_ffmpeg(file: Path | BinaryIO, why: Exception) -> Any:
-    """An image that FFmpeg alone reads, such as EXR or a lossless JPEG; None if it does not."""
+def _by_ffmpeg(file: Path | BinaryIO, why: Exception, errors: str = "crccheck") -> Any:
+    """An image that FFmpeg alone reads, such as EXR or a lossless JPEG; None if it does not.
+
+    `errors` is FFmpeg's option `err_detect`; by default a damaged image is read in part.
+    """
     from PIL import Image
 
     if isinstance(why, Image.DecompressionBombError) or "truncated" in str(why).lower():
@@ -114,6 +117,7 @@ def _by_ffmpeg(file: Path | BinaryIO, why: Exception) -> Any:
             stream, name = container.streams.video[0], container.format.name
             if stream.width * stream.height > _MOST_DECODED:
                 return None
+            stream.codec_context.options = {"err_detect": errors}
             frame = next(container.decode(video=0))
         if name == "tiff_pipe" and frame.format.components[0].bits == 16:
             return None  # FFmpeg takes floats of 16 bits for whole numbers

@@ -49,7 +49,7 @@ _LINK = re.compile(rb'((?:charts/chart|diagrams/data|notesSlides/notesSlide)[0-9
 """The parts of Office files that hold text, and their charts, drawn lists and notes of the speaker."""
 
 _HIDDEN = {"moveFrom", "Fallback", "tracked-changes", "annotation", "note-citation"}
-_HIDDEN |= {"meta", "settings", "automatic-styles", "styles", "master-styles", "binary-data"}
+_HIDDEN |= {"rt", "meta", "settings", "automatic-styles", "styles", "master-styles", "binary-data"}
 _GAPS = {"s": " ", "tab": " ", "ptab": " ", "br": "\n", "cr": "\n", "line-break": "\n", "noBreakHyphen": "-"}
 
 _FIELDS = r"^Dialogue:(?:[^,\n]*,){9}|\{[^{}\n]*\\p[1-9][^{}\n]*\}[^{\n]*|\{[^{}\n]*\}"
@@ -287,7 +287,7 @@ def _markdown(path: Path, notes: list[str]) -> Iterator[str]:
     (text,) = _plain(path, notes)
     text = re.sub(r"(?m)^\[\^(.+?)\]:", r"\1:", text)  # a footnote
     page = MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(text)
-    yield _text_of(page.replace("<pre>", "\n<pre>"), "")
+    yield _text_of(page.replace("<pre>", "\n<pre>"))
 
 
 def _subtitles(path: Path, notes: list[str]) -> Iterator[str]:
@@ -332,7 +332,7 @@ def _texts_of_message(part: Any, notes: list[str], others: list[str]) -> Iterato
     elif part.is_multipart():
         for each in part.get_payload():
             yield from _texts_of_message(each, notes, others)
-    elif kind.startswith("text/") and not part.is_attachment():
+    elif kind.removeprefix("text/") in texts and not part.is_attachment():
         content: Any = part.get_payload(decode=True)
         with suppress(LookupError, UnicodeDecodeError):  # it may state none, or a wrong one
             content = content.decode(part.get_content_charset() or "")
@@ -352,36 +352,48 @@ def _markup(path: Path, name: str) -> bytes:
     return content
 
 
+_INLINE = re.compile(
+    "a|abbr|b|bdi|bdo|big|cite|code|data|del|dfn|em|font|i|ins|kbd|mark|q|s|samp|small|span|strike|strong|sub|sup"
+    "|time|tt|u|var|wbr"
+)
+"""Elements within a line, whose text joins that beside them."""
+
+
 class _PageText(HTMLParser):
     """The text of HTML, without a tree of its elements, which takes a hundred times the memory."""
 
-    def __init__(self, between: str) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.text, self._between, self._hidden = io.StringIO(), between, ""
+        self.text, self._hidden, self._end, self._is_apart = io.StringIO(), "", "\n", False
 
     def handle_starttag(self, tag: str, attrs: object) -> None:
         self._hidden = self._hidden or (tag if tag in ("script", "style", "template", "binary") else "")
-        self.text.write("\n" if tag == "br" else "")
+        self._is_apart |= not _INLINE.fullmatch(tag)
+        if tag == "br":
+            self.handle_data("\n")
 
     def handle_endtag(self, tag: str) -> None:
         self._hidden = "" if tag == self._hidden else self._hidden
+        self._is_apart |= not _INLINE.fullmatch(tag)
 
     def handle_data(self, data: str) -> None:
         if not self._hidden:
-            self.text.write(data + self._between)
+            is_joined = self._end.isspace() or data[:1].isspace() or not self._is_apart
+            self.text.write(data if is_joined else f" {data}")
+            self._end, self._is_apart = data[-1:], False
 
     def unknown_decl(self, data: str) -> None:
         self.handle_data(data.removeprefix("CDATA["))
 
 
-def _text_of(page: str | bytes, between: str = " ") -> str:
-    """The text of HTML. With nothing `between` elements, the words of paragraphs on one line are joined."""
+def _text_of(page: str | bytes) -> str:
+    """The text of HTML."""
     from bs4.dammit import UnicodeDammit
 
     text = page if isinstance(page, str) else UnicodeDammit(page, is_html=True).unicode_markup or ""
     # Tags that never end take the parser a time that grows with the square of their number.
     end = text.rfind(">") + 1
-    parser = _PageText(between)
+    parser = _PageText()
     parser.feed(text[:end] + text[end:].partition("<")[0])
     parser.close()
     return parser.text.getvalue()

@@ -308,6 +308,8 @@ def test_markup_and_time_codes_are_no_text(tmp_path: Path) -> None:
         "a.srt": (SUBTITLES, SPOKEN),
         "a.txt": (SUBTITLES.replace("\n", "\r\n"), SPOKEN),
         "c.md": ("Hi<br>there, ~~old~~ new[^1].\n\n[^1]: A note.\n", "Hi\nthere, old new[^1].\n1: A note."),
+        "d.md": ("<table><tr><td>name</td><td>H<sub>2</sub>O</td></tr></table>\n", "name H2O"),
+        "a.html": ("<html><p><b>AN</b>NUAL</p><p>Report</p><td>1</td><td>2</td>", "ANNUAL Report 1 2"),
         "a.vtt": ("WEBVTT\n\n00:01.000 --> 00:02.500\n<v Ann>Hi\n", "Hi"),
         "c.vtt": ("WEBVTT\n1\n00:01.000 --> 00:02.500\nHi\n\nNOTEBOOKS\n", "Hi\nNOTEBOOKS"),
         "d.srt": ("1\n00:00:01,000 --> 00:00:02,500\nHi\n\nSTYLE matters\n", "Hi\nSTYLE matters"),
@@ -352,6 +354,8 @@ def test_the_text_of_a_message_is_its_subject_and_its_body(tmp_path: Path) -> No
     page["Subject"] = "A page"
     page.set_content("<style>p {}</style><p>Hello</p>", subtype="html")
     page.add_related(b"\x89PNG", maintype="image", subtype="png", cid="<a>")
+    page.add_related(b"PK\x03\x04\xff\xfe", maintype="text", subtype="xml", cid="<b>")  # as Word does
+    page.add_related(b"p {}", maintype="text", subtype="css", cid="<c>")
     (tmp_path / "a.mhtml").write_bytes(bytes(page))
     assert load_text(tmp_path / "a.mhtml") == ("A page\nHello", [])
 
