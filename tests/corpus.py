@@ -72,7 +72,9 @@ def read_by_libraries(path: Path) -> dict[str, float]:
             for part in (1, 3, 5):  # as many frames as above, at the same places
                 place = (container.start_time or 0) + part * (container.duration or 0) // 6
                 container.seek(place)
-                next(frame for frame in container.decode(video=0) if (frame.time or 0) >= place / 1e6)
+                frames = container.decode(video=0)
+                first = next(frames)
+                next((frame for frame in frames if (frame.time or 0) >= place / 1e6), first)
 
     def by_pillow() -> None:
         with Image.open(path) as image:

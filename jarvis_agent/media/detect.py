@@ -133,7 +133,7 @@ def detect_media_type(path: Path, name: str = "") -> tuple[Modality, str]:
 
     Raises InputError: it is missing, empty, unreadable, not a regular file, or of an unknown type.
     """
-    name = name or path.name or "an empty name"
+    name = name or path.name or str(path)
     try:
         if path.is_dir():
             raise InputError(f"{name} is a directory; name a file in it")

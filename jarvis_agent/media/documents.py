@@ -235,8 +235,15 @@ def _office(path: Path, notes: list[str]) -> Iterator[str]:
         for part, links in zip(parts, lists, strict=True):
             root, linked = part[0].partition("/")[0], _LINK.findall(listed.get(links, b""))
             names += [part[0], *(f"{root}/{link.decode()}" for link in linked)]
-        shown = _unpacked(path, archive, filter(members.__contains__, names))
-        yield from filter(None, (_text_of_xml(content) for _, content in shown))
+        for name, content in _unpacked(path, archive, filter(members.__contains__, names)):
+            try:
+                text = _text_of_xml(content)
+            except ElementTree.ParseError:
+                if _PART.fullmatch(name):
+                    raise
+                notes.append(Note("{name} in the document is damaged, and was left out", name=name))
+            else:
+                yield from filter(None, [text])
 
 
 def _flat(path: Path, notes: list[str]) -> Iterator[str]:
@@ -259,7 +266,8 @@ def _collect(element: ElementTree.Element, pieces: list[str]) -> None:
     """The visible text of Office Open XML or OpenDocument, with a line for each paragraph."""
     for child in element:
         space, _, name = child.tag.rpartition("}")
-        is_mixed = not space.startswith("{http")  # Office Open XML has text in "t" and "v" alone
+        is_mixed = not space.startswith(("{http://schemas.", "{http://purl.oclc.org/ooxml"))
+        # Office Open XML has text in "t" and "v" alone.
         if name not in _HIDDEN and child.get("type") != "slidenum":
             pieces.append(_GAPS.get(name) or ((is_mixed or name in ("t", "v")) and child.text) or "")
             _collect(child, pieces)

@@ -72,11 +72,11 @@ class VideoFacts:
 
 
 class Packets(NamedTuple):
-    """Seconds of a recording, frames and key frames of its video, and kinds of streams that are cut off."""
+    """Seconds of a recording, frames of its video, most from key to key, and kinds that are cut off."""
 
     seconds: float
     frames: int
-    keys: int
+    distance: int
     cut: frozenset[str]
 
 
@@ -166,7 +166,9 @@ def spread_frames(path: Path, count: int) -> tuple[list[tuple[float, Image]], li
     with opened(path) as video:
         packets = measure_packets(video)
         notes = _note_end(video, "video", packets.seconds, packets)
-    if packets.keys > 2 * count and (sought := _seek_frames(path, count, packets.seconds, notes)):
+    if packets.distance * count < packets.frames and (
+        sought := _seek_frames(path, count, packets.seconds, notes)
+    ):
         return sought, notes
     frames, seen = _frames_at(path, count, packets.frames, notes)
     if len(frames) < min(count, seen):  # fewer are decoded than a damaged file has packets
@@ -175,7 +177,7 @@ def spread_frames(path: Path, count: int) -> tuple[list[tuple[float, Image]], li
 
 
 def _seek_frames(path: Path, count: int, seconds: float, notes: list[str]) -> list[tuple[float, Image]]:
-    """`count` frames of a video, each decoded from the key frame before it; none if one is not found."""
+    """`count` frames of a video, decoded from key frames on; none if one is not found, or found twice."""
     frames = list[tuple[float, "Image"]]()
     with opened(path) as video:
         stream = video.streams.video[0]
@@ -185,6 +187,8 @@ def _seek_frames(path: Path, count: int, seconds: float, notes: list[str]) -> li
                 video.seek(place, stream=stream)
                 frame = next(frame for frame in decoded(video, "video", notes) if frame.pts >= place)
             except (_load_av().FFmpegError, BadInputError, StopIteration, TypeError):  # no times, no index
+                return []
+            if frames and float(frame.time) <= frames[-1][0]:
                 return []
             _add_frame(frames, frame, path)
     return frames
@@ -338,7 +342,8 @@ def measure_packets(container: Any) -> Packets:
     video at least 1 / `_MAX_FPS` s.
     """
     starts, end, is_mp3 = dict[int, float](), 0.0, container.format.name == "mp3"
-    together, counts, keys = defaultdict[int, float](float), Counter[int](), Counter[int]()
+    together, counts = defaultdict[int, float](float), Counter[int]()
+    after_key, distance = Counter[int](), Counter[int]()
     largest, cut = dict[tuple[int, bytes], int](), set[int]()
     with suppress(_load_av().FFmpegError, IndexError):  # the file breaks off
         for packet in container.demux():
@@ -346,7 +351,8 @@ def measure_packets(container: Any) -> Packets:
             if not packet.size or packet.time_base is None or stream.type not in ("audio", "video"):
                 continue
             counts[stream.index] += 1
-            keys[stream.index] += packet.is_keyframe
+            after_key[stream.index] = 1 if packet.is_keyframe else after_key[stream.index] + 1
+            distance[stream.index] = max(distance[stream.index], after_key[stream.index])
             # The third byte of an MP3 frame has what its size depends on.
             form = stream.index, bytes(packet)[2:3] if is_mp3 else b""
             is_short = is_mp3 and packet.size < largest.get(form, 0)
@@ -365,7 +371,7 @@ def measure_packets(container: Any) -> Packets:
     }
     video = firsts.get("video", -1)
     ends = frozenset(kind for kind, index in firsts.items() if index in cut)
-    return Packets(max(end, *together.values(), 0.0), counts[video], keys[video], ends)
+    return Packets(max(end, *together.values(), 0.0), counts[video], distance[video], ends)
 
 
 def read_audio(path: Path, rate: int) -> tuple[NDArray[np.float32], list[str]]:

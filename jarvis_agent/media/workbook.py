@@ -12,7 +12,7 @@ import re
 import sys
 import zipfile
 from contextlib import suppress
-from datetime import datetime
+from datetime import date, datetime
 from itertools import count, islice, product
 from string import ascii_uppercase
 from typing import Any
@@ -106,13 +106,24 @@ def main(path: str) -> None:
         writer.writerow(["it is damaged, or too large", name, len(sheets), without_value])
         for sheet in sheets[:1]:
             left, above, merged = (sheet.start or (0, 0))[1], list[str](), sheet.merged_cell_ranges or ()
-            tall = {(row, at - left) for (top, at), (end, _) in merged for row in range(top + 2, end + 2)}
+            first, last = (sheet.start or (0, 0))[0], sheet.total_height
+            tall = {
+                (row, at - left)
+                for (top, at), (end, _) in merged
+                if top > first  # else it is a name of a column
+                for row in range(top + 2, min(end + 2, last + 1))
+            }
             columns = _COLUMNS[left:]
             for number, row in enumerate(sheet.iter_rows(), 1):
                 texts = [_text(cell, forms.get(f"{at}{number}")) for at, cell in zip(columns, row)]  # noqa: B905
                 labels = next(place for place in count() if (number, place) not in tall)  # of several rows
-                above = [*above[:labels], *texts[labels:]]
-                writer.writerow(above if any(texts) else [])
+                writer.writerow([*above[:labels], *texts[labels:]] if any(texts) else [])
+                # An amount of several rows is counted once; a number in the first column is a label.
+                words = (
+                    text if not place or isinstance(cell, str | date) else ""
+                    for place, (cell, text) in enumerate(zip(row, texts))  # noqa: B905
+                )
+                above = [*above[:labels], *islice(words, labels, None)]
 
 
 if __name__ == "__main__":

@@ -90,7 +90,7 @@ def test_special_files_and_unknown_types_are_refused(tmp_path: Path, monkeypatch
         for path in ("a.png", "link.png", "a.sock", "/dev/zero"):
             with pytest.raises(InputError, match=f"{Path(path).name} is a pipe, a socket or a device"):
                 detect_media_type(Path(path))
-    for folder, name in ((tmp_path, tmp_path.name), (Path(), "an empty name")):
+    for folder, name in ((tmp_path, tmp_path.name), (Path(), ".")):
         with pytest.raises(InputError, match=f"{name} is a directory; name a file in it"):
             detect_media_type(folder)
     unknown = tmp_path / "x.bin"

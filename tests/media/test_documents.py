@@ -284,6 +284,9 @@ def test_office_files_have_charts_drawn_lists_and_speaker_notes_but_no_measures(
         "Net sales\nNorth\n4.5\nLeft Right",
         [],
     )
+    damaged = archive(tmp_path / "b.docx", members | {"word/charts/chart1.xml": "<chart>"})
+    note = "word/charts/chart1.xml in the document is damaged, and was left out"
+    assert load_text(damaged) == ("Net sales\nLeft Right", [note])
     table = f"<tableStyleId>{{5C22544A-7EE6-4342-B048-85BDC9FD1C3A}}</tableStyleId>{words.format('A', 'B')}"
     moves = "<timing><attrName>style.visibility</attrName></timing>"
     number = '<fld type="slidenum"><t>1</t></fld>'

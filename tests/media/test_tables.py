@@ -416,13 +416,17 @@ def test_the_first_sheet_with_cells_is_read(tmp_path: Path) -> None:
 def test_a_label_merged_over_rows_is_that_of_each(tmp_path: Path) -> None:
     rows: list[Any] = [["Sales"], ["year", "city", "sales", "bonus"], [2024, "Oslo", 5, 90]]
     rows += [[None, "Rome", 7, None], [], [None, None, 8, None], [2025, "Oslo", 6, 40]]
-    path = workbook(tmp_path / "book.xlsx", rows, merged="A1:D1 A3:A6 B4:B6 D3:D6")
+    path = workbook(tmp_path / "book.xlsx", rows, merged="A1:D1 A3:A6 B4:B6 D3:D6 F8:F99999999999")
     assert read_table(path).columns == {
         "year": [2024, 2024, 2024, 2025],
         "city": ["Oslo", "Rome", "Rome", "Oslo"],
         "sales": [5, 7, 8, 6],
         "bonus": [90, None, None, 40],  # an amount of several rows is counted once
     }
+    budget = [["unit", "budget", "who"], ["Sales", 900, "Ann"], [None, None, "Bob"], ["IT", 70, "Eve"]]
+    path = workbook(tmp_path / "budget.xlsx", budget, merged="A2:A3 B2:B3")
+    made = read_table(path).columns
+    assert (made["unit"], made["budget"]) == (["Sales", "Sales", "IT"], [900, None, 70])
 
 
 def test_numbers_that_a_workbook_shows_with_leading_zeros_keep_them(tmp_path: Path) -> None:
