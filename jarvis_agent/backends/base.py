@@ -189,7 +189,7 @@ def _items(call: Call, name: str, separators: Sequence[str]) -> list[str]:
         return values
     items = split_list(values[0], separators)
     marks = {mark for mark in "".join(SEPARATORS).strip() if mark in values[0]}
-    is_certain = values[0][:1] in ("[", "{") or (separators is SEPARATORS and len(marks) < 2)
+    is_certain = values[0][:1] == "[" or (separators is SEPARATORS and len(marks) < 2)
     if len(items) > 1 and not is_certain:
         note = Note("the list was taken as {items}", items=[f"“{item}”" for item in items[:10]])
         call.noted(items, [note])

@@ -344,7 +344,8 @@ def call_pipeline(pipe: Any, call: Call, **inputs: Any) -> Any:
 
 def _note_cut_prompt(pipe: Any, call: Call, prompt: str | None) -> None:
     """Note how much of a prompt is read; of several text encoders that with the most room counts."""
-    tokenizers = [part for name, part in pipe.components.items() if part and name.startswith("tokenizer")]
+    named = [part for name, part in pipe.components.items() if part and name.startswith("tokenizer")]
+    tokenizers = [getattr(part, "tokenizer", part) for part in named]  # some are processors
     if prompt and tokenizers:
         tokenizer = max(tokenizers, key=lambda part: part.model_max_length)
         usual = getattr(parameters(pipe).get("max_sequence_length"), "default", None) or math.inf

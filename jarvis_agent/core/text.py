@@ -23,7 +23,7 @@ _MARKS = {"ja": r"[\u3040-\u30ff]", "ko": r"[\uac00-\ud7af]", "zh": r"[\u4e00-\u
 
 _CONTROL = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{_DIRECTION}]")
 _FENCE = re.compile(r"^`{3,}(?:\w*\n)?|`{3,}$")
-_BULLET = re.compile(r"(?:[-*•]|\d{1,3}[.)])\s+")
+_BULLET, _NUMBER = re.compile(r"^[-*•]\s+"), re.compile(r"^\d{1,3}[.)]\s+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -106,7 +106,8 @@ def split_list(text: str, separators: Iterable[str] = SEPARATORS) -> list[str]:
     if isinstance(items, list | tuple | dict):
         return [*filter(None, texts_of_list(items))]
     # Also JSON whose end is missing.
-    if re.fullmatch(r"\[.*\]|\[\s*[\"'][^]]*|[(（][^()（）]*[,，、][^()（）]*[)）]", text, re.DOTALL):
+    is_listed = re.fullmatch(r"\[.*\]|\[\s*[\"'][^]]*|[(（][^()（）]*[)）]", text, re.DOTALL)
+    if is_listed and (text[0] == "[" or re.search("[,，、]", text)):
         text = re.sub(r"^.|[])）]$", "", text)
     items = [text]
     for marks in separators:
@@ -115,19 +116,25 @@ def split_list(text: str, separators: Iterable[str] = SEPARATORS) -> list[str]:
         pattern = re.compile(rf"\s*(?:{quoted}|([^{marks}]*))(?:[{marks}]|\Z)")
         parts = (next(filter(None, match.groups()), "").strip() for match in pattern.finditer(text))
         if len(items := [part for part in parts if part]) > 1:
-            if marks == "\n" and all(bullets := [_BULLET.match(item) for item in items]):
-                return [item[bullet.end() :] for item, bullet in zip(items, bullets, strict=True) if bullet]
+            if marks == "\n":
+                bullet = _NUMBER if all(map(_NUMBER.match, items)) else _BULLET
+                items = [bullet.sub("", item) for item in items]
             break
     return items
 
 
 def texts_of_list(value: Any) -> list[str]:
     """The texts of a list and of lists in it. Objects stand for their texts and lists, or for their names."""
-    if isinstance(value, Mapping):
-        value = [part for part in value.values() if isinstance(part, str | list)] or [*value]
-    if isinstance(value, list | tuple):
-        return [text for part in value for text in texts_of_list(part)]
-    return ["" if value is None else str(value).strip()]
+    texts, left = list[str](), [value]
+    while left:
+        value = left.pop()
+        if isinstance(value, Mapping):
+            value = [part for part in value.values() if isinstance(part, str | list)] or [*value]
+        if isinstance(value, list | tuple):
+            left += reversed(value)
+        else:
+            texts.append("" if value is None else str(value).strip())
+    return texts
 
 
 def read_literal(text: str) -> Any:

@@ -43,7 +43,8 @@ def lines_with_markup(results: Sequence[TaskResult]) -> set[str]:
     for result in results:
         spec = TASKS.get(result.task.task)  # a text that a model writes may be Markdown
         if spec is None or any(arg.kind in MEDIA for arg in spec.inputs):
-            map_texts([[part.text for part in result.resources], result.output], texts.append)
+            found = [[part.text for part in result.resources], result.output, result.error]
+            map_texts(found, texts.append)
     lines = {line.strip() for text in texts for line in text.splitlines()}
     lines -= {str(path) for result in results for path in result.paths()}  # whose URLs take their places
     return {line for line in lines if len(line) >= _MIN_CHARS and _MARKUP.search(line)}

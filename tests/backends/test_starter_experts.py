@@ -365,6 +365,9 @@ async def test_a_question_gets_the_lines_that_fit_it_or_an_error_with_the_text(
     ):
         with pytest.raises(UnsupportedError, match="Corner Shop Milk 2"):
             await run(task, text="Who is the president?", **inputs)
+    Image.new("RGB", (320, 200), "white").save(page)
+    with pytest.raises(UnsupportedError, match="no text was found"):
+        await run("document-question-answering", text="Who?", image=page)
 
 
 @pytest.mark.starter

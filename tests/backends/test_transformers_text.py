@@ -299,7 +299,7 @@ def test_it_is_told_that_the_cells_of_a_table_are_longer_than_what_the_model_rea
             {"text": "cat", "labels": ["cat", LONG]},
             "labels of at most 48",
         ),
-        ("question-answering", "bert_reader", {"text": LONG, "context": "cat"}, "questions of at most 32"),
+        ("question-answering", "bert_reader", {"text": LONG, "context": "cat"}, "questions of at most 44"),
         ("fill-mask", "bert_masked", {"text": f"{LONG} [MASK]"}, "texts up to a gap of at most 63"),
         *(
             (f"zero-shot-{task}", model, {"image": "photo", "labels": ["cat", LONG]}, "labels of at most 48")

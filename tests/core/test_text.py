@@ -45,6 +45,9 @@ def test_requests_resources_and_results_have_no_lone_surrogates() -> None:
 LISTS: list[tuple[str, list[str]]] = [
     ("cat, dog", ["cat", "dog"]),
     ("cat", ["cat"]),
+    ("Labels:\n- cat\n- dog", ["Labels:", "cat", "dog"]),
+    ("1. cat\n2. dog", ["cat", "dog"]),
+    ("[" * 600 + "1" + "]" * 600, ["1"]),
     ("Open since 2019. Hats.\nA - B\n12. Mai", ["Open since 2019. Hats.", "A - B", "12. Mai"]),
     ("cat,", ["cat"]),
     (" , ", []),

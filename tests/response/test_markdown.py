@@ -35,6 +35,12 @@ def test_the_path_of_a_result_is_left_for_its_url() -> None:
     assert to_markdown(answer, [edges]) == answer
 
 
+def test_what_an_error_quotes_of_a_picture_is_no_link() -> None:
+    read = "no line of the text fits the question: [click](http://example.org)"
+    failed = TaskResult(task=Task(task="document-question-answering", id=0), status="failed", error=read)
+    assert "<a " not in MARKDOWN.render(to_markdown(f"It failed: {read}", [failed]))
+
+
 @pytest.mark.parametrize(
     "text",
     [

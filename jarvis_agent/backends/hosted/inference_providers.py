@@ -221,6 +221,7 @@ async def _in_own_loop(work: Coroutine[Any, Any, T]) -> T:
             loop.call_soon_threadsafe(task.cancel)
 
 
+_ASCII = bytes((9, 10, 13, *range(32, 127)))
 _NO_TEXT = re.compile(r"""\s*(<!doctype|<html|<\?xml|data: ?[{\[]|\[\[|\[?\{"|\[")""", re.IGNORECASE)
 """How pages, events and JSON that was cut off begin."""
 
@@ -234,7 +235,7 @@ def read_reply(reply: bytes, call: Call, open_file: Callable[[bytes, Call], Any]
     is_text = True
     with suppress(UnicodeDecodeError):
         decoded, assumed = decode_text(reply)
-        if not (assumed and open_file):  # some encodings fit any file
+        if not assumed or (not open_file and _is_latin(reply)):  # some encodings fit any bytes
             value, is_text = call.noted(decoded, assumed), not _NO_TEXT.match(decoded)
         with suppress(ValueError, RecursionError):
             value, is_text = json.loads(decoded), True
@@ -255,7 +256,8 @@ def read_reply(reply: bytes, call: Call, open_file: Callable[[bytes, Call], Any]
         fitting: list[Any] = []
         (only,) = value.values() if isinstance(value, Mapping) and len(value) == 1 else [value]
         if call.spec.name == "image-segmentation":
-            value = map_texts(value, partial(_picture_in, call=call))
+            with suppress(RecursionError):
+                value = map_texts(value, partial(_mask_in, call=call))
         for level in _levels_of(value):
             parts = [part for part in level if part != [] or part is only]  # beside others [] says nothing
             if fitting := _read_parts(parts, call, partial(adapt, call.spec)):
@@ -268,6 +270,12 @@ def read_reply(reply: bytes, call: Call, open_file: Callable[[bytes, Call], Any]
                 call.notes.append(Note("the text was taken from {answer}", answer=describe_value(value)))
             return text
     raise UnsupportedError(f"{call.spec.name} cannot be read from its answer, {describe_value(value)}")
+
+
+def _is_latin(reply: bytes) -> bool:
+    """Whether bytes are a text in Latin-1, of which the most is ASCII."""
+    others = reply.translate(None, _ASCII)
+    return 5 * len(others) <= len(reply) and min(others, default=160) >= 160
 
 
 def _read_parts(
@@ -287,9 +295,15 @@ def _read_parts(
     return made
 
 
-def _picture_in(text: str, call: Call) -> Any:
-    """The picture that a text holds in base64, as of a mask, else the text."""
-    return next(iter(_read_parts(_files_in(text), call, _picture, Exception)), text)
+def _mask_in(text: str, call: Call) -> Any:
+    """The mask of the call's image that a text holds in base64, else the text."""
+    from PIL import Image
+
+    for content in _files_in(text):
+        with suppress(Exception), Image.open(io.BytesIO(content)) as mask:  # Pillow's are of any kind
+            if mask.size == call.image().size:
+                return mask.copy()
+    return text
 
 
 def _levels_of(value: Any) -> Iterator[list[Any]]:

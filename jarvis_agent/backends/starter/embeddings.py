@@ -158,7 +158,9 @@ def lines_that_fit(call: Call, text: str, settings: Settings) -> list[dict[str, 
     lines = lines[:_MOST_LINES]
     cosines = _cosines(load_embedder(settings).encode([text_of(call), *lines])).tolist() if lines else []
     best = max(cosines, default=0.0)
-    if lines and best < LEAST_FIT:
+    if not lines:
+        raise UnsupportedError("no text was found")
+    if best < LEAST_FIT:
         unfit = "no line of the text fits the question; a language model would understand it: {text}"
         raise UnsupportedError(unfit, text=brief_text(text, _MOST_SHOWN))
     rows = [{"answer": line, "similarity": each} for line, each in zip(lines, cosines, strict=True)]

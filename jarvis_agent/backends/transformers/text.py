@@ -144,7 +144,7 @@ def answer_from_context(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]
     import torch
 
     question, context, limit = text_of(call), text_of(call, "context"), token_limit(loaded)
-    loaded.check_length("questions", [question], limit // 2)
+    loaded.check_length("questions", [question], limit - limit // 4 - 4)
     windows = loaded.tokenizer(
         question,
         context,
