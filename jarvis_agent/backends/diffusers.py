@@ -345,8 +345,8 @@ def call_pipeline(pipe: Any, call: Call, **inputs: Any) -> Any:
 def _note_cut_prompt(pipe: Any, call: Call, prompt: str | None) -> None:
     """Note how much of a prompt is read; of several text encoders that with the most room counts."""
     named = [part for name, part in pipe.components.items() if part and name.startswith("tokenizer")]
-    tokenizers = [getattr(part, "tokenizer", part) for part in named]  # some are processors
-    if prompt and tokenizers:
+    parts = [getattr(part, "tokenizer", part) for part in named]  # some are processors
+    if prompt and (tokenizers := [part for part in parts if hasattr(part, "model_max_length")]):
         tokenizer = max(tokenizers, key=lambda part: part.model_max_length)
         usual = getattr(parameters(pipe).get("max_sequence_length"), "default", None) or math.inf
         limit = min(tokenizer.model_max_length, _options(pipe, call).get("max_sequence_length", usual))

@@ -55,6 +55,21 @@ def test_it_is_told_that_a_prompt_is_longer_than_what_the_model_reads(bench: Ben
         assert call.notes == notes
 
 
+def test_the_tokenizer_of_a_pipeline_may_be_in_a_processor(bench: Bench) -> None:
+    class Pipeline:
+        components = MappingProxyType[str, Any]({})
+
+        def __call__(self, prompt: str, num_inference_steps: int) -> Any:
+            return SimpleNamespace(images=[Image.new("RGB", (8, 8), "white")])
+
+    call = bench.call("text-to-image", "stable_diffusion", options(), text=PROMPT * 9)
+    expert = bench.load(call)
+    processors = {"tokenizer": SimpleNamespace(tokenizer=expert.loaded.tokenizer), "tokenizer_2": object()}
+    Pipeline.components = MappingProxyType(processors)
+    replace(expert, loaded=Pipeline())(call)
+    assert call.notes == ["only the first 16 tokens of a text were read; longer: 1"]
+
+
 def test_a_cancelled_call_stops_between_two_steps(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     text = {"text": PROMPT}
     for task, model, given in (("text-to-image", "stable_diffusion", text), (UNCONDITIONAL, "ddpm", {})):
