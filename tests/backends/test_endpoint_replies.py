@@ -129,6 +129,7 @@ async def test_sounds_are_read_in_base64_too(hub: HubDouble, tmp_path: Path) -> 
         ("text-to-image", b"", "str ''"),
         (TEXT, b"<html>log in</html>", "str '<html>"),
         (TEXT, png(), "bytes b'"),
+        (TEXT, b"\x81\xacsummary_text\xa5hello", "bytes b'"),  # MessagePack
         (TEXT, b'[{"summary_text": "a c', "str '"),  # the connection broke off
         (TEXT, b'data: {"token": {"text": "a"}}', "str 'data:"),
         (TEXT, {"detail": "Not found"}, "Not found"),
