@@ -14,6 +14,7 @@ import posixpath
 import re
 import threading
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import closing, contextmanager, suppress
@@ -47,6 +48,16 @@ _ORDER = "header|document|footnotes|endnotes|footer"
 _PART = re.compile(rf"word/({_ORDER})([0-9]*)\.xml|ppt/slides/slide([0-9]+)\.xml|content\.xml")
 _LINK = re.compile(rb'((?:charts/chart|diagrams/data|notesSlides/notesSlide)[0-9]+\.xml)"')
 """The parts of Office files that hold text, and their charts, drawn lists and notes of the speaker."""
+_REMARKS = re.compile(r"word/comments\.xml|ppt/comments/.+\.xml")
+_REMARK = re.compile(rb"<(?:w:comment|p:cm|p188:cm|office:annotation)\b(?!-)")
+_OBJECT = re.compile(rb"<(?:m:oMath|[op]:OLEObject|p:oleObj|draw:object(?:-ole)?)[ >]")
+_LEFT_OUT = (
+    "formulas and embedded objects, which are incomplete or left out: {number}",
+    "comments on the text, which are left out: {number}",
+)
+
+_OFFICE_NAMES = ("{http://schemas.", "{http://purl.oclc.org/ooxml", "{urn:schemas-microsoft-com")
+"""Namespaces of Office Open XML, which has text in "t" and "v" alone."""
 
 _HIDDEN = {"moveFrom", "Fallback", "tracked-changes", "annotation", "note-citation"}
 _HIDDEN |= {"rt", "meta", "settings", "automatic-styles", "styles", "master-styles", "binary-data"}
@@ -235,15 +246,20 @@ def _office(path: Path, notes: list[str]) -> Iterator[str]:
         for part, links in zip(parts, lists, strict=True):
             root, linked = part[0].partition("/")[0], _LINK.findall(listed.get(links, b""))
             names += [part[0], *(f"{root}/{link.decode()}" for link in linked)]
+        names += filter(_REMARKS.fullmatch, members)
+        counts = Counter[str]()
         for name, content in _unpacked(path, archive, filter(members.__contains__, names)):
+            counts[_LEFT_OUT[0]] += len(_OBJECT.findall(content))
+            counts[_LEFT_OUT[1]] += len(_REMARK.findall(content))
             try:
-                text = _text_of_xml(content)
+                text = "" if _REMARKS.fullmatch(name) else _text_of_xml(content)
             except ElementTree.ParseError:
                 if _PART.fullmatch(name):
                     raise
                 notes.append(Note("{name} in the document is damaged, and was left out", name=name))
             else:
                 yield from filter(None, [text])
+        notes += [Note(form, number=number) for form, number in counts.items() if number]
 
 
 def _flat(path: Path, notes: list[str]) -> Iterator[str]:
@@ -266,8 +282,7 @@ def _collect(element: ElementTree.Element, pieces: list[str]) -> None:
     """The visible text of Office Open XML or OpenDocument, with a line for each paragraph."""
     for child in element:
         space, _, name = child.tag.rpartition("}")
-        is_mixed = not space.startswith(("{http://schemas.", "{http://purl.oclc.org/ooxml"))
-        # Office Open XML has text in "t" and "v" alone.
+        is_mixed = not space.startswith(_OFFICE_NAMES)
         if name not in _HIDDEN and child.get("type") != "slidenum":
             pieces.append(_GAPS.get(name) or ((is_mixed or name in ("t", "v")) and child.text) or "")
             _collect(child, pieces)

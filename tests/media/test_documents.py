@@ -303,6 +303,23 @@ def test_office_files_have_charts_drawn_lists_and_speaker_notes_but_no_measures(
     assert load_text(archive(tmp_path / "a.pptx", slides)) == ("AB\nSay this\nStep one\nEnd.", [])
 
 
+def test_comments_formulas_and_embedded_objects_are_counted(tmp_path: Path) -> None:
+    names = f'xmlns:w="{WORD}" xmlns:m="urn:m" xmlns:o="urn:schemas-microsoft-com:office:office"'
+    embedded = "<w:object><o:OLEObject ><o:LockedField>false</o:LockedField></o:OLEObject></w:object>"
+    text = f"<w:p><w:t>Let</w:t>{embedded}<m:oMathPara><m:oMath><w:t>x</w:t></m:oMath></m:oMathPara></w:p>"
+    members = {
+        "word/document.xml": f"<w:x {names}>{text}</w:x>",
+        "word/comments.xml": f'<w:comments {names}><w:comment w:id="1"><w:t>Why?</w:t></w:comment></w:comments>',
+    }
+    assert load_text(archive(tmp_path / "a.docx", members)) == (
+        "Letx",
+        [
+            "formulas and embedded objects, which are incomplete or left out: 2",
+            "comments on the text, which are left out: 1",
+        ],
+    )
+
+
 def test_markup_and_time_codes_are_no_text(tmp_path: Path) -> None:
     cases = {
         "a.rtf": (r"{\rtf1\ansi Hello \b from\b0  a caf\'e9.}", "Hello from a café."),
