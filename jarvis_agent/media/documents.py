@@ -2,8 +2,7 @@
 
 text, notes = load_text(Path("report.pdf"))     # "Quarterly report\nRevenue …", ["page 3 of 4 has no text …"]
 
-Only the given file is read: links, images and style sheets in it are not. Parts of archives are unpacked up
-to `MAX_MARKUP` bytes, whatever sizes the archive states.
+Only the given file is read: links, images and style sheets in it are not.
 """
 
 import codecs
@@ -14,8 +13,7 @@ import posixpath
 import re
 import threading
 import zipfile
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import closing, contextmanager, suppress
 from functools import partial
@@ -24,7 +22,6 @@ from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
-from xml.etree import ElementTree
 
 from jarvis_agent.core.concurrency import check_cancelled
 from jarvis_agent.core.encodings import decode_text
@@ -32,36 +29,14 @@ from jarvis_agent.core.errors import BadInputError, InputError
 from jarvis_agent.core.forks import fork_safe
 from jarvis_agent.core.notes import Note
 from jarvis_agent.core.text import clean
-from jarvis_agent.media import detect
+from jarvis_agent.media import archives, detect
+from jarvis_agent.media.archives import Archive, unpacked
 from jarvis_agent.media.detect import detect_media_type
+from jarvis_agent.media.office import read_office, text_of_xml
 from jarvis_agent.media.tables import read_table, to_csv
 
 MAX_CHARS = 5_000_000
 """Maximum length of a text; a long novel has 3 million characters."""
-
-MAX_MARKUP = 20_000_000
-"""Maximum size of HTML or XML in bytes; parsed, it takes about ten times as much memory."""
-
-_MAX_READ = 10_000_000  # bytes that are read at once from an archive; its list of members is
-
-_ORDER = "header|document|footnotes|endnotes|footer"
-_PART = re.compile(rf"word/({_ORDER})([0-9]*)\.xml|ppt/slides/slide([0-9]+)\.xml|content\.xml")
-_LINK = re.compile(rb'((?:charts/chart|diagrams/data|notesSlides/notesSlide)[0-9]+\.xml)"')
-"""The parts of Office files that hold text, and their charts, drawn lists and notes of the speaker."""
-_REMARKS = re.compile(r"word/comments\.xml|ppt/comments/.+\.xml")
-_REMARK = re.compile(rb"<(?:w:comment|p:cm|p188:cm|office:annotation)\b(?!-)")
-_OBJECT = re.compile(rb"<(?:m:oMath|[op]:OLEObject|p:oleObj|draw:object(?:-ole)?)[ >]")
-_LEFT_OUT = (
-    "formulas and embedded objects, which are incomplete or left out: {number}",
-    "comments on the text, which are left out: {number}",
-)
-
-_OFFICE_NAMES = ("{http://schemas.", "{http://purl.oclc.org/ooxml", "{urn:schemas-microsoft-com")
-"""Namespaces of Office Open XML, which has text in "t" and "v" alone."""
-
-_HIDDEN = {"moveFrom", "Fallback", "tracked-changes", "annotation", "note-citation"}
-_HIDDEN |= {"rt", "meta", "settings", "automatic-styles", "styles", "master-styles", "binary-data"}
-_GAPS = {"s": " ", "tab": " ", "ptab": " ", "br": "\n", "cr": "\n", "line-break": "\n", "noBreakHyphen": "-"}
 
 _FIELDS = r"^Dialogue:(?:[^,\n]*,){9}|\{[^{}\n]*\\p[1-9][^{}\n]*\}[^{\n]*|\{[^{}\n]*\}"
 _CUES = {
@@ -236,58 +211,16 @@ def _pdf(path: Path, notes: list[str], scans: dict[int, str]) -> Iterator[str]:
 
 
 def _office(path: Path, notes: list[str]) -> Iterator[str]:
-    """The text of Office Open XML and OpenDocument; slides and parts of pages in their order."""
-    with _Archive(path) as file, zipfile.ZipFile(file) as archive:
-        members = {*archive.namelist()}
-        parts = [*filter(None, map(_PART.fullmatch, members))]
-        parts.sort(key=lambda part: (_ORDER.find(part[1] or ""), int(part[2] or part[3] or 0)))
-        lists = ["{}/_rels/{}.rels".format(*posixpath.split(part[0])) for part in parts]
-        listed, names = dict(_unpacked(path, archive, members.intersection(lists))), list[str]()
-        for part, links in zip(parts, lists, strict=True):
-            root, linked = part[0].partition("/")[0], _LINK.findall(listed.get(links, b""))
-            names += [part[0], *(f"{root}/{link.decode()}" for link in linked)]
-        names += filter(_REMARKS.fullmatch, members)
-        counts = Counter[str]()
-        for name, content in _unpacked(path, archive, filter(members.__contains__, names)):
-            counts[_LEFT_OUT[0]] += len(_OBJECT.findall(content))
-            counts[_LEFT_OUT[1]] += len(_REMARK.findall(content))
-            try:
-                text = "" if _REMARKS.fullmatch(name) else _text_of_xml(content)
-            except ElementTree.ParseError:
-                if _PART.fullmatch(name):
-                    raise
-                notes.append(Note("{name} in the document is damaged, and was left out", name=name))
-            else:
-                yield from filter(None, [text])
-        notes += [Note(form, number=number) for form, number in counts.items() if number]
+    yield from filter(None, map(_lines, read_office(path, notes)))
 
 
 def _flat(path: Path, notes: list[str]) -> Iterator[str]:
-    yield _text_of_xml(_markup(path, "XML"))
-
-
-def _text_of_xml(content: bytes) -> str:
-    pieces: list[str] = []
-    # Expat limits how far entities expand, and reads no external ones.
-    _collect(ElementTree.fromstring(content), pieces)  # noqa: S314
-    return _lines("".join(pieces))
+    yield _lines(text_of_xml(_markup(path, "XML")))
 
 
 def _lines(text: str) -> str:
     """A text without empty lines and repeated spaces."""
     return "\n".join(filter(None, (" ".join(line.split()) for line in text.splitlines())))
-
-
-def _collect(element: ElementTree.Element, pieces: list[str]) -> None:
-    """The visible text of Office Open XML or OpenDocument, with a line for each paragraph."""
-    for child in element:
-        space, _, name = child.tag.rpartition("}")
-        is_mixed = not space.startswith(_OFFICE_NAMES)
-        if name not in _HIDDEN and child.get("type") != "slidenum":
-            pieces.append(_GAPS.get(name) or ((is_mixed or name in ("t", "v")) and child.text) or "")
-            _collect(child, pieces)
-            pieces.append("\n" if name in ("p", "h", "v") else "")
-        pieces.append((is_mixed and child.tail) or "")
 
 
 def _workbook(path: Path, notes: list[str]) -> Iterator[str]:
@@ -368,10 +301,11 @@ def _texts_of_message(part: Any, notes: list[str], others: list[str]) -> Iterato
 
 
 def _markup(path: Path, name: str) -> bytes:
+    limit = archives.MAX_MARKUP
     with path.open("rb") as file:
-        content = file.read(MAX_MARKUP + 1)
-    if len(content) > MAX_MARKUP:
-        raise InputError(f"{path.name} has more than {MAX_MARKUP:,} bytes of {name}; give a part of it")
+        content = file.read(limit + 1)
+    if len(content) > limit:
+        raise InputError(f"{path.name} has more than {limit:,} bytes of {name}; give a part of it")
     return content
 
 
@@ -426,10 +360,10 @@ def _epub(path: Path, notes: list[str]) -> Iterator[str]:
     """The chapters of an e-book in reading order; each is an XHTML file."""
     from bs4 import BeautifulSoup
 
-    with _Archive(path) as file, zipfile.ZipFile(file) as archive:
+    with Archive(path) as file, zipfile.ZipFile(file) as archive:
 
         def parse(name: str) -> Any:
-            return BeautifulSoup(dict(_unpacked(path, archive, [name]))[name], "html.parser")
+            return BeautifulSoup(dict(unpacked(path, archive, [name]))[name], "html.parser")
 
         package = str(parse("META-INF/container.xml").find("rootfile")["full-path"])
         items = parse(package)
@@ -438,31 +372,7 @@ def _epub(path: Path, notes: list[str]) -> Iterator[str]:
         names = [posixpath.normpath(posixpath.join(posixpath.dirname(package), name)) for name in chapters]
         if "META-INF/rights.xml" in archive.namelist():
             raise InputError(f"{path.name} is encrypted (DRM); give a copy without copy protection")
-        yield from (_lines(_text_of(content)) for _, content in _unpacked(path, archive, names))
-
-
-class _Archive(io.FileIO):
-    """A file that refuses an archive with a huge list of members, which takes much memory."""
-
-    def read(self, size: int | None = -1) -> bytes | Any:
-        if size is not None and size > _MAX_READ:
-            raise zipfile.BadZipFile(f"it has a part of more than {_MAX_READ:,} bytes")
-        return super().read(size)
-
-
-def _unpacked(path: Path, archive: zipfile.ZipFile, names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-    """Members of an archive by name, each once."""
-    left = MAX_MARKUP
-    for name in dict.fromkeys(names):
-        # Only these methods stop at the number of bytes that is asked for.
-        if archive.getinfo(name).compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise InputError(f"{path.name} is compressed in an unusual way; open and save it again")
-        with archive.open(name) as member:
-            content = member.read(left + 1)
-        left -= len(content)
-        if left < 0:
-            raise InputError(f"{path.name} unpacks to more than {MAX_MARKUP:,} bytes; give a part of it")
-        yield name, content
+        yield from (_lines(_text_of(content)) for _, content in unpacked(path, archive, names))
 
 
 _LOADERS: Mapping[str, tuple[str, Callable[[Path, list[str]], Any]]] = {

@@ -15,7 +15,7 @@ from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.request import Request
 from jarvis_agent.core.types import Resource
-from jarvis_agent.media import documents
+from jarvis_agent.media import archives, documents
 from jarvis_agent.media.detect import DOCX, EPUB, HTML, PDF, detect_media_type
 from jarvis_agent.media.documents import load_text
 from jarvis_agent.media.store import ResourceStore
@@ -123,8 +123,8 @@ def test_an_unreadable_document_is_an_error_that_says_what_to_do(tmp_path: Path)
 
 
 def test_archives_and_texts_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, limit in (("MAX_CHARS", 1000), ("MAX_MARKUP", 20_000)):
-        monkeypatch.setattr(documents, name, limit)
+    monkeypatch.setattr(documents, "MAX_CHARS", 1000)
+    monkeypatch.setattr(archives, "MAX_MARKUP", 20_000)
     assert all(WORDS in load_text(path)[0] for path in documents_in(tmp_path))
     bomb = "<p>" + " " * 30_000 + "</p>"
     unpacked, shorter = "unpacks to more than 20,000 bytes", "more than 1,000 characters; give a part of it"
@@ -143,7 +143,7 @@ def test_archives_and_texts_are_limited(tmp_path: Path, monkeypatch: pytest.Monk
     many = archive(
         tmp_path / "many.docx", {f"word/{n:0200}": "" for n in range(100)} | {"word/document.xml": "x"}
     )
-    monkeypatch.setattr(documents, "_MAX_READ", 20_000)
+    monkeypatch.setattr(archives, "_MAX_READ", 20_000)
     with pytest.raises(InputError, match="a part of more than 20,000 bytes"):
         load_text(many)
     forged = docx(tmp_path / "forged.docx", "a" * 50_000)
@@ -307,9 +307,10 @@ def test_comments_formulas_and_embedded_objects_are_counted(tmp_path: Path) -> N
     names = f'xmlns:w="{WORD}" xmlns:m="urn:m" xmlns:o="urn:schemas-microsoft-com:office:office"'
     embedded = "<w:object><o:OLEObject ><o:LockedField>false</o:LockedField></o:OLEObject></w:object>"
     text = f"<w:p><w:t>Let</w:t>{embedded}<m:oMathPara><m:oMath><w:t>x</w:t></m:oMath></m:oMathPara></w:p>"
+    remark = '<w:comment w:id="1"><w:t>Why?</w:t></w:comment>'
     members = {
         "word/document.xml": f"<w:x {names}>{text}</w:x>",
-        "word/comments.xml": f'<w:comments {names}><w:comment w:id="1"><w:t>Why?</w:t></w:comment></w:comments>',
+        "word/comments.xml": f"<w:comments {names}>{remark}</w:comments>",
     }
     assert load_text(archive(tmp_path / "a.docx", members)) == (
         "Letx",
@@ -523,7 +524,7 @@ def test_scanned_pages_are_read_where_something_reads_them(
 
 
 def test_nested_html_takes_little_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(documents, "MAX_MARKUP", 300_000)
+    monkeypatch.setattr(archives, "MAX_MARKUP", 300_000)
     content = "<div>" * 40_000 + WORDS
     file = page(tmp_path / "a.html", content)
     load_text(page(tmp_path / "b.html", WORDS))  # it imports

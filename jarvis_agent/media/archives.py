@@ -1,0 +1,47 @@
+"""Archives, and their parts within limits.
+
+with Archive(path) as file, zipfile.ZipFile(file) as archive:
+    content = dict(unpacked(path, archive, ["word/document.xml"]))
+
+Parts are unpacked up to `MAX_MARKUP` bytes together, whatever sizes the archive states.
+"""
+
+import io
+import zipfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from jarvis_agent.core.errors import InputError
+
+MAX_MARKUP = 20_000_000
+"""Maximum size of HTML or XML in bytes; parsed, it takes about ten times as much memory."""
+
+_MAX_READ = 10_000_000  # bytes that are read at once from an archive; its list of members is
+
+
+class Archive(io.FileIO):
+    """A file that refuses an archive with a huge list of members, which takes much memory."""
+
+    def read(self, size: int | None = -1) -> bytes | Any:
+        if size is not None and size > _MAX_READ:
+            raise zipfile.BadZipFile(f"it has a part of more than {_MAX_READ:,} bytes")
+        return super().read(size)
+
+
+def unpacked(path: Path, archive: zipfile.ZipFile, names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+    """Members of an archive by name, each once.
+
+    Raises InputError: they are too large, or packed in an unusual way.
+    """
+    left = MAX_MARKUP
+    for name in dict.fromkeys(names):
+        # Only these methods stop at the number of bytes that is asked for.
+        if archive.getinfo(name).compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise InputError(f"{path.name} is compressed in an unusual way; open and save it again")
+        with archive.open(name) as member:
+            content = member.read(left + 1)
+        left -= len(content)
+        if left < 0:
+            raise InputError(f"{path.name} unpacks to more than {MAX_MARKUP:,} bytes; give a part of it")
+        yield name, content
