@@ -6,6 +6,7 @@ Only the given file is read: links, images and style sheets in it are not.
 """
 
 import codecs
+import ctypes
 import email.policy
 import html
 import io
@@ -18,7 +19,7 @@ from concurrent.futures import CancelledError
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from html.parser import HTMLParser
-from itertools import dropwhile
+from itertools import dropwhile, groupby
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -51,6 +52,15 @@ _CUES = {
 _CUE = r"^(?:.*\n)?.*-->.*$|<[^<>\n]*>|\{\\[^{}\n]*\}"
 """Of other subtitles: numbers with the times in the next line, and marks."""
 _COMMENT = re.compile(r"\s*NOTE\b")
+
+_HYPHEN = re.compile(r"(?<=(\w))[\x02\ufffe]\s*(?=(\w))")
+"""At the end of a line, as PDFium marks it; elsewhere the mark stands for a character that it cannot name."""
+_LIGATURE = re.compile(r"(?<=[^\W\d_])[\x1b-\x1f](?=[^\W\d_])")
+_LIGATURES = ("ff", "fi", "fl", "ffi", "ffl")
+"""As TeX encodes them, in fonts that do not say so."""
+_RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
+_UNKNOWN = re.compile("[\ufffd\ue000-\uf8ff]")
+_FEW_CHARS = 40  # of a scanned page: a stamp, a page number
 
 _DPI = 150  # dots per inch of rendered pages; a page of A4 has two million pixels
 _PDFIUM = fork_safe(threading.Lock())  # PDFium does one thing at a time in a process
@@ -190,24 +200,62 @@ def _pdf(path: Path, notes: list[str], scans: dict[int, str]) -> Iterator[str]:
     """The text of each page. Scanned and damaged ones are named."""
     from pypdfium2 import PdfiumError
 
-    damaged = list[int]()
+    damaged, unknown = list[int](), 0
     with _opened_pdf(path) as document:
         count = len(document)
         for number in range(1, count + 1):
             try:
                 with _page(document, number) as page, closing(page.get_textpage()) as content:
-                    # PDFium marks a hyphen that only the line break needs.
-                    text = re.sub("[\x02\ufffe]\\s*", "", content.get_text_range())
+                    text = _HYPHEN.sub(_hyphen, _text_of_page(content)).replace("\ufffe", "\ufffd")
+                    text = _LIGATURE.sub(lambda found: _LIGATURES[ord(found[0]) - 0x1B], text)
                     text = clean(text.replace("\r\n", "\n")).strip()
-                    is_scan = not text and any(page.get_objects())
+                    is_scan = (
+                        len(text) < _FEW_CHARS and _is_picture(page) if text else any(page.get_objects())
+                    )
             except PdfiumError:
                 damaged.append(number)
             else:
-                yield scans.setdefault(number, "") if is_scan else text
+                unknown += len(_UNKNOWN.findall(text))
+                yield (scans.setdefault(number, "") or text) if is_scan else text
     notes += _damage(path, count, damaged)
-    without_text = "left out of {count} pages: {places} (without text, as in a scan)"
+    without_text = "left out of {count} pages: {places} (pictures, as in a scan)"
     notes += _note_pages(without_text, [number for number, read in scans.items() if not read], count)
     notes += _note_pages("scanned pages were read: {places}", [n for n in scans if scans[n]], count)
+    notes += [Note("characters that the file does not name: {number}", number=unknown)] if unknown else []
+
+
+def _text_of_page(content: Any) -> str:
+    """The text of a page. PDFium has the letters of a ligature from left to right, also in Arabic."""
+    from pypdfium2 import raw
+
+    text: str = content.get_text_range()
+    if not _RIGHT_TO_LEFT.search(text):
+        return text
+    x, y = ctypes.c_double(), ctypes.c_double()
+
+    def origin(place: int) -> tuple[float, float]:
+        raw.FPDFText_GetCharOrigin(content, place, x, y)
+        return x.value, y.value
+
+    letters = list[str]()
+    for _, places in groupby(range(content.count_chars()), origin):
+        glyph = [chr(raw.FPDFText_GetUnicode(content, place)) for place in places]
+        letters += reversed(glyph) if all(map(_RIGHT_TO_LEFT.match, glyph)) else glyph
+    return "".join(letters).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _hyphen(beside: re.Match[str]) -> str:
+    """A hyphen that more than the line break needs: beside a capital letter or a digit."""
+    return "" if all(map(str.islower, beside.groups())) else "-"
+
+
+def _is_picture(page: Any) -> bool:
+    """Whether a picture covers most of a page."""
+    from pypdfium2 import raw
+
+    boxes = [image.get_bounds() for image in page.get_objects([raw.FPDF_PAGEOBJ_IMAGE])]
+    covered = max(((right - left) * (top - bottom) for left, bottom, right, top in boxes), default=0.0)
+    return bool(covered > page.get_width() * page.get_height() / 2)
 
 
 def _office(path: Path, notes: list[str]) -> Iterator[str]:
