@@ -37,6 +37,7 @@ MAX_FRAME_PIXELS = 700_000_000
 
 _MIN_FRAME_LIMIT = 4096 * 2304  # pixels that every frame may have: the resolution of recorded calls grows
 _MAX_FPS = 240  # highest frame rate assumed; the number of frames gives the minimum duration
+_MAX_ASPECT = 4  # largest ratio of a pixel's sides; another is an error of the file
 
 _PLAYLISTS = {"concat", "dash", "hls", "image2", "imf", "rtp", "rtsp", "sap", "sdp", "whip"}
 _UNREAD = _PLAYLISTS | {"cdg", "ico", "mjpeg", "mjpeg_2000", "tty"}
@@ -153,7 +154,7 @@ def probe_video(path: Path) -> VideoFacts:
     """Read the properties of a video."""
     with opened(path) as video:
         stream = video.streams.video[0]
-        first = _upright(next(decoded(video, "video")))
+        first = _upright(next(decoded(video, "video")), stream)
         rate = float(stream.average_rate or stream.guessed_rate or 0)
     with opened(path) as video:
         packets = measure_packets(video)
@@ -178,19 +179,20 @@ def spread_frames(path: Path, count: int) -> tuple[list[tuple[float, Image]], li
 
 def _seek_frames(path: Path, count: int, seconds: float, notes: list[str]) -> list[tuple[float, Image]]:
     """`count` frames of a video, decoded from key frames on; none if one is not found, or found twice."""
-    frames = list[tuple[float, "Image"]]()
+    frames, damage = list[tuple[float, "Image"]](), list[str]()
     with opened(path) as video:
         stream = video.streams.video[0]
         for part in range(count):
             place = (stream.start_time or 0) + int((part + 0.5) / count * seconds / stream.time_base)
             try:
                 video.seek(place, stream=stream)
-                frame = next(frame for frame in decoded(video, "video", notes) if frame.pts >= place)
+                frame = next(frame for frame in decoded(video, "video", damage) if frame.pts >= place)
             except (_load_av().FFmpegError, BadInputError, StopIteration, TypeError):  # no times, no index
                 return []
             if frames and float(frame.time) <= frames[-1][0]:
                 return []
-            _add_frame(frames, frame, path)
+            _add_frame(frames, _upright(frame, stream), path)
+    notes += damage
     return frames
 
 
@@ -202,7 +204,7 @@ def _frames_at(path: Path, count: int, total: int, notes: list[str]) -> tuple[li
     with opened(path) as video:
         for frame in decoded(video, "video", notes):
             if seen in wanted:
-                _add_frame(frames, frame, path)
+                _add_frame(frames, _upright(frame, video.streams.video[0]), path)
             seen += 1
             if len(frames) == len(wanted):
                 break
@@ -216,7 +218,7 @@ def _add_frame(frames: list[tuple[float, Image]], frame: Any, path: Path) -> Non
             f"{len(frames) + 1} frames of {path.name} have more than {MAX_FRAME_PIXELS:,} pixels "
             "together; take fewer, or make the video smaller"
         )
-    frames.append((float(frame.time or 0.0), _upright(frame).to_image()))
+    frames.append((float(frame.time or 0.0), frame.to_image()))
 
 
 def write_video(path: Path, images: Iterable[Image], fps: float) -> None:
@@ -255,7 +257,7 @@ def to_mp4(source: Path, target: Path, sound: Path | None = None) -> None:
             packets: Iterator[Any] = (packet for packet in file.demux(pictures) if packet.dts is not None)
         else:
             rate = pictures.average_rate or pictures.guessed_rate or Fraction(25)
-            frames = map(_upright, decoded(file, "video"))
+            frames = (_upright(frame, pictures) for frame in decoded(file, "video"))
             first = next(frames)
             video = _add_h264(output, first.width, first.height, rate)
             if first.pts is not None:  # else frames follow at the rate
@@ -269,11 +271,14 @@ def to_mp4(source: Path, target: Path, sound: Path | None = None) -> None:
         output.mux(encoded)
 
 
-def _upright(frame: Any) -> Any:
-    """A frame whose pixels are turned and mirrored as its display matrix says."""
+def _upright(frame: Any, stream: Any) -> Any:
+    """A frame of a stream, turned and mirrored as its display matrix says, and with square pixels."""
     matrix = None
     with suppress(ValueError):  # PyAV names not all that a frame may have, such as the displays of 3D films
         matrix = frame.side_data.get("DISPLAYMATRIX")
+    aspect = stream.sample_aspect_ratio or 1
+    if aspect != 1 and 1 / _MAX_ASPECT <= aspect <= _MAX_ASPECT:
+        frame = frame.reformat(width=round(frame.width * aspect))
     if matrix is None:
         return frame
     from PIL.Image import Image, Transpose

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Iterator
+from fractions import Fraction
 from itertools import islice
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
@@ -285,6 +286,20 @@ def test_a_mirrored_or_turned_video_is_shown_as_players_do(
         to_mp4(path, tmp_path / "new.mp4")
 
 
+def test_pixels_that_are_not_square_are_shown_so(tmp_path: Path) -> None:
+    image = Image.new("RGB", (48, 32), "blue")
+    with av.open(tmp_path / "wide.mp4", "w") as output:
+        stream = output.add_stream("libx264", rate=8)
+        stream.width, stream.height, stream.pix_fmt = 48, 32, "yuv420p"
+        stream.codec_context.sample_aspect_ratio = Fraction(4, 3)
+        frames = [av.VideoFrame.from_image(image) for _ in range(4)]
+        output.mux([packet for frame in [*frames, None] for packet in stream.encode(frame)])
+    facts = probe_video(tmp_path / "wide.mp4")
+    assert (facts.width, facts.height) == (64, 32)
+    ((_, shown),), _ = spread_frames(tmp_path / "wide.mp4", 1)
+    assert shown.size == (64, 32)
+
+
 def test_a_matrix_of_zeros_or_of_another_angle_turns_nothing(tmp_path: Path) -> None:
     path = write_film(tmp_path / "film.mp4", Image.new("RGB", (32, 16), "blue"))
     content = path.read_bytes()
@@ -303,7 +318,7 @@ def test_a_frame_may_have_data_that_pyav_does_not_name() -> None:
             raise ValueError("29 is not a valid Type")
 
     frame = Frame()
-    assert _upright(frame) is frame
+    assert _upright(frame, SimpleNamespace(sample_aspect_ratio=None)) is frame
 
 
 def test_of_a_recording_in_which_a_stream_begins_later_the_first_part_is_read(film: Path) -> None:
