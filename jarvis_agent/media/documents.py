@@ -316,14 +316,23 @@ def _html(path: Path, notes: list[str]) -> Iterator[str]:
 
 
 def _email(path: Path, notes: list[str]) -> Iterator[str]:
-    """The subject and the texts of an e-mail or a stored web page; what else it has is named."""
-    content = _markup(path, "an e-mail")
-    if content.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        content = decode_text(content)[0].encode()
-    others = list[str]()
-    message = email.message_from_bytes(content, policy=email.policy.default)
+    """What mail readers show of an e-mail or a stored web page; what else it has is named."""
+    content, others = _markup(path, "an e-mail"), list[str]()
+    if content.startswith(codecs.BOM_UTF8) or b"\0" in content[:100]:  # UTF-16
+        text, assumed = decode_text(content)
+        content = text.encode()
+        notes += assumed
+    message = email.message_from_bytes(content, policy=email.policy.default.clone(header_factory=_header))
     yield from _texts_of_message(message, notes, others)
     notes += [Note("attached files were left out: {names}", names=", ".join(others))] if others else []
+
+
+_ADDRESSES = ("From", "To", "Cc")
+
+
+def _header(name: str, value: str) -> Any:
+    """A header; addresses as they are written, for Python fails to parse broken ones."""
+    return email.policy.default.header_factory("Subject" if name.title() in _ADDRESSES else name, value)
 
 
 def _texts_of_message(part: Any, notes: list[str], others: list[str]) -> Iterator[str]:
@@ -331,12 +340,14 @@ def _texts_of_message(part: Any, notes: list[str], others: list[str]) -> Iterato
     kind, texts = part.get_content_type(), ("plain", "html")
     if part["subject"]:
         yield str(part["subject"])
+    if "@" in str(part["from"]):  # else a program that stored a page
+        yield from (f"{name}: {part[name]}" for name in (*_ADDRESSES, "Date") if part[name])
     if kind == "multipart/alternative" and (body := part.get_body(texts)) is not None:
         yield from _texts_of_message(body, notes, others)
     elif part.is_multipart():
         for each in part.get_payload():
             yield from _texts_of_message(each, notes, others)
-    elif kind.removeprefix("text/") in texts and not part.is_attachment():
+    elif not part.is_attachment() and (kind.removeprefix("text/") in texts or "multipart/" in kind):
         content: Any = part.get_payload(decode=True)
         with suppress(LookupError, UnicodeDecodeError):  # it may state none, or a wrong one
             content = content.decode(part.get_content_charset() or "")

@@ -360,19 +360,22 @@ def test_markup_and_time_codes_are_no_text(tmp_path: Path) -> None:
     assert detect_media_type(tmp_path / "a.ps")[0] == "file", "its source is not spoken"
 
 
-def test_the_text_of_a_message_is_its_subject_and_its_body(tmp_path: Path) -> None:
+def test_the_text_of_a_message_is_its_head_and_its_body(tmp_path: Path) -> None:
     message = EmailMessage()
     message["Subject"] = "Café on Friday"
+    message["To"], message["From"] = "bob@example.org, Eve <eve@example.org>", "Zoé <zoe@example.org>"
     message.set_content("Let us meet at the café.")
     message.add_alternative("<p>Let us meet</p>", subtype="html")
     message.add_attachment(b"%PDF-", maintype="application", subtype="pdf", filename="menu.pdf")
     (tmp_path / "a.eml").write_bytes(bytes(message))
     text, notes = load_text(tmp_path / "a.eml")
-    assert text == "Café on Friday\nLet us meet at the café."
+    head = "Café on Friday\nFrom: Zoé <zoe@example.org>\nTo: bob@example.org, Eve <eve@example.org>"
+    assert text == f"{head}\nLet us meet at the café."
     assert notes == ["attached files were left out: menu.pdf"]
 
     page = EmailMessage()
     page["Subject"] = "A page"
+    page["From"], page["Date"] = "<Saved by Blink>", "Mon, 1 Jan 2024 12:00:00 -0000"
     page.set_content("<style>p {}</style><p>Hello</p>", subtype="html")
     page.add_related(b"\x89PNG", maintype="image", subtype="png", cid="<a>")
     page.add_related(b"PK\x03\x04\xff\xfe", maintype="text", subtype="xml", cid="<b>")  # as Word does
@@ -388,15 +391,15 @@ def test_a_message_may_state_no_encoding_or_a_wrong_one(kind: str, stated: str, 
     body = "Grüße aus Köln. Bis nächsten Freitag, schöne Tage!".encode("windows-1252")
     (tmp_path / "a.eml").write_bytes(head + body)
     assert load_text(tmp_path / "a.eml")[0] == "Hi\n" + body.decode("windows-1252")
-    (tmp_path / "b.eml").write_bytes(
-        b"\xef\xbb\xbf" + head.replace(b"windows-1252", b"utf-8") + "Grüße".encode()
-    )
-    assert load_text(tmp_path / "b.eml")[0] == "Hi\nGrüße"
+    text = head.replace(b"windows-1252", b"utf-8").decode() + "Grüße"
+    for encoding in ("utf-8-sig", "utf-16", "utf-16-le"):
+        (tmp_path / "b.eml").write_text(text, encoding=encoding)
+        assert load_text(tmp_path / "b.eml")[0] == "Hi\nGrüße", encoding
 
 
 def test_all_texts_of_a_message_are_read_and_its_other_parts_named(tmp_path: Path) -> None:
     forwarded = EmailMessage()
-    forwarded["Subject"] = "Lunch"
+    forwarded["Subject"], forwarded["From"] = "Lunch", "ann@example.org"
     forwarded.set_content("At noon?")
     message = EmailMessage()
     message["Subject"] = "Fwd: Lunch"
@@ -408,8 +411,11 @@ def test_all_texts_of_a_message_are_read_and_its_other_parts_named(tmp_path: Pat
     message.add_attachment(b"{}", maintype="application", subtype="json")
     (tmp_path / "a.eml").write_bytes(bytes(message))
     text, notes = load_text(tmp_path / "a.eml")
-    assert [*filter(None, text.splitlines())] == ["Fwd: Lunch", "See below.", "Lunch", "At noon?", "A footer"]
+    lines = ["Fwd: Lunch", "See below.", "Lunch", "From: ann@example.org", "At noon?", "A footer"]
+    assert [*filter(None, text.splitlines())] == lines
     assert notes == ["attached files were left out: application/json"]
+    (tmp_path / "b.eml").write_text("FROM: a b@\nContent-Type: multipart/mixed\n\nNo parts.\n")
+    assert load_text(tmp_path / "b.eml") == ("From: a b@\nNo parts.", [])
 
 
 SPOKEN = "Hello there.\nGeneral Kenobi."
