@@ -41,7 +41,7 @@ _HEAD_BYTES, _TAIL_BYTES, _SEARCHED_BYTES = 8192, 1_000_000, 50_000_000
 _SIGNATURES: tuple[tuple[tuple[bytes, ...], Modality, str], ...] = (
     ((b"glTF\1\0", b"glTF\2\0"), "3d", "model/gltf-binary"),
     ((b"ply\nformat ", b"ply\r\nformat "), "3d", "model/ply"),
-    ((b"{\\rtf",), "text", RTF),
+    ((b"{\\rtf", b"{\\pard"), "text", RTF),
     ((b"%!PS",), "file", "application/postscript"),
 )
 """Of formats that are text, or that no library here tells."""

@@ -92,8 +92,9 @@ def load_text(
             if size > MAX_CHARS:
                 raise InputError(f"{path.name} has more than {MAX_CHARS:,} characters; give a part of it")
             pieces.append(piece)
-    if not (text := "\n".join(pieces).strip()):
-        raise InputError(f"{path.name} holds no text; if its pages are scans, read them as images")
+    if not (text := re.sub("\r\n?", "\n", "\n".join(pieces)).strip()):
+        advice = "; if its pages are scans, read them as images" if mime == detect.PDF else ""
+        raise InputError(f"{path.name} holds no text{advice}")
     return text, notes
 
 
@@ -281,7 +282,10 @@ def _workbook(path: Path, notes: list[str]) -> Iterator[str]:
 def _rtf(path: Path, notes: list[str]) -> Iterator[str]:
     from striprtf.striprtf import rtf_to_text
 
-    yield rtf_to_text(_markup(path, "RTF").decode("latin-1"), errors="replace")  # type: ignore[no-untyped-call]
+    text = _markup(path, "RTF").decode("latin-1")
+    if "{\\rtf" not in text[:99]:  # a fragment, of which only the first group would be read
+        text = f"{{\\rtf1 {text}}}"
+    yield rtf_to_text(text, errors="replace")  # type: ignore[no-untyped-call]
 
 
 def _markdown(path: Path, notes: list[str]) -> Iterator[str]:
@@ -303,6 +307,7 @@ def _subtitles(path: Path, notes: list[str]) -> Iterator[str]:
         text = re.sub(r"\\[Nn]", "\n", "\n".join(lines)).replace("\\h", " ")
     elif suffix == ".sub":
         text = text.replace("[br]", "\n").replace("|", "\n")
+    text = re.sub(r"<v(?:\.[^<>\s]*)?[ \t]+([^<>\n]+)>", r"\1: ", text)  # who speaks
     blocks = "\n".join(text.splitlines()).split("\n\n")
     if blocks[0].startswith("WEBVTT"):
         blocks[0] = blocks[0].partition("\n")[2]

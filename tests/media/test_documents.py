@@ -83,6 +83,8 @@ def test_the_type_comes_from_the_content_and_the_text_from_the_pages_in_order(tm
     assert load_text(latin)[0] == "café"
     note = page(tmp_path / "n.txt", "\ufeffplain", "utf-8")
     assert load_text(note)[0] == "plain"
+    note.write_bytes(b"old\rMac\r\nand Windows")
+    assert load_text(note)[0] == "old\nMac\nand Windows"
 
 
 def encrypted(path: Path) -> Path:
@@ -106,7 +108,8 @@ def test_an_unreadable_document_is_an_error_that_says_what_to_do(tmp_path: Path)
     cases = {
         encrypted(tmp_path / "locked.pdf"): "is encrypted; give a copy without a password",
         broken: "cannot be read as a PDF file",
-        write_pdf(tmp_path / "scan.pdf", ""): "holds no text",
+        write_pdf(tmp_path / "scan.pdf", ""): "holds no text; if its pages are scans",
+        page(tmp_path / "empty.html", "<html>"): "holds no text$",
         old: "save it as DOCX without a password",
         docx(tmp_path / "expansion.docx", "&e9;", before=entities): "cannot be read as a Word document",
         archive(tmp_path / "odd.docx", {"word/document.xml": "<x/>"}, zipfile.ZIP_BZIP2): "unusual way",
@@ -323,6 +326,7 @@ def test_comments_formulas_and_embedded_objects_are_counted(tmp_path: Path) -> N
 
 def test_markup_and_time_codes_are_no_text(tmp_path: Path) -> None:
     cases = {
+        "b.rtf": (r"{\pard One\par}{\pard Two\par}", "One\nTwo"),
         "a.rtf": (r"{\rtf1\ansi Hello \b from\b0  a caf\'e9.}", "Hello from a café."),
         "a.md": ("# Title\n\n*Two* [words](http://x.org) `code`\n\n- item\n", "Title\nTwo words code\nitem"),
         "b.md": ("<p>Kept</p>\n\n- one\n  ```\n  x = 1\n  ```\n\n![badge](b.svg)\n", "Kept\none\nx = 1"),
@@ -331,7 +335,7 @@ def test_markup_and_time_codes_are_no_text(tmp_path: Path) -> None:
         "c.md": ("Hi<br>there, ~~old~~ new[^1].\n\n[^1]: A note.\n", "Hi\nthere, old new[^1].\n1: A note."),
         "d.md": ("<table><tr><td>name</td><td>H<sub>2</sub>O</td></tr></table>\n", "name H2O"),
         "a.html": ("<html><p><b>AN</b>NUAL</p><p>Report</p><td>1</td><td>2</td>", "ANNUAL Report 1 2"),
-        "a.vtt": ("WEBVTT\n\n00:01.000 --> 00:02.500\n<v Ann>Hi\n", "Hi"),
+        "a.vtt": ("WEBVTT\n\n00:01.000 --> 00:02.500\n<v.loud Ann>Hi <i>you</i>\n", "Ann: Hi you"),
         "c.vtt": ("WEBVTT\n1\n00:01.000 --> 00:02.500\nHi\n\nNOTEBOOKS\n", "Hi\nNOTEBOOKS"),
         "d.srt": ("1\n00:00:01,000 --> 00:00:02,500\nHi\n\nSTYLE matters\n", "Hi\nSTYLE matters"),
         "b.vtt": (f"WEBVTT\nKind: captions\n\nSTYLE\n::cue {{}}\n\nNOTE a\nb\n\n{SUBTITLES}", SPOKEN),
