@@ -295,7 +295,7 @@ def _markdown(path: Path, notes: list[str]) -> Iterator[str]:
     (text,) = _plain(path, notes)
     text = re.sub(r"(?m)^\[\^(.+?)\]:", r"\1:", text)  # a footnote
     page = MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(text)
-    yield _text_of(page.replace("<pre>", "\n<pre>"))
+    yield _text_of(page)
 
 
 def _subtitles(path: Path, notes: list[str]) -> Iterator[str]:
@@ -317,7 +317,7 @@ def _subtitles(path: Path, notes: list[str]) -> Iterator[str]:
 
 
 def _html(path: Path, notes: list[str]) -> Iterator[str]:
-    yield _lines(_text_of(_markup(path, "HTML")))
+    yield _text_of(_markup(path, "HTML"))
 
 
 def _email(path: Path, notes: list[str]) -> Iterator[str]:
@@ -359,7 +359,7 @@ def _texts_of_message(part: Any, notes: list[str], others: list[str]) -> Iterato
         if isinstance(content, bytes) and kind != "text/html":
             content, assumed = decode_text(content)
             notes += assumed
-        yield _lines(_text_of(content)) if kind == "text/html" else content
+        yield _text_of(content) if kind == "text/html" else content
     elif part.is_attachment() or not (part["content-id"] or part["content-location"]):  # of a page
         others.append(part.get_filename() or kind)
 
@@ -374,47 +374,75 @@ def _markup(path: Path, name: str) -> bytes:
 
 
 _INLINE = re.compile(
-    "a|abbr|b|bdi|bdo|big|cite|code|data|del|dfn|em|font|i|ins|kbd|mark|q|s|samp|small|span|strike|strong|sub|sup"
-    "|time|tt|u|var|wbr"
+    "a|abbr|b|bdi|bdo|big|cite|code|data|del|dfn|em|emphasis|font|i|ins|kbd|mark|nobr|q|s|samp|small|span|strike"
+    "|strong|sub|sup|time|tt|u|var|wbr"
 )
 """Elements within a line, whose text joins that beside them."""
+_BLOCK = re.compile(
+    "address|article|aside|blockquote|br|caption|center|d[dlt]|details|dialog|dir|div|fieldset|figcaption|figure"
+    "|footer|form|h[1-6]|header|hr|legend|li|main|menu|nav|ol|option|p|pre|section|subtitle|summary|sync|table"
+    "|title|tr|ul|v"
+)
+"""Elements that begin and end a line, also those of FictionBook. Other elements are words of their own."""
 
 
 class _PageText(HTMLParser):
     """The text of HTML, without a tree of its elements, which takes a hundred times the memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, *hidden: str) -> None:
         super().__init__()
-        self.text, self._hidden, self._end, self._is_apart = io.StringIO(), "", "\n", False
+        self.text, self._gap, self._end, self._label = io.StringIO(), "", "\n", ""
+        self._hides, self._hidden = ("script", "style", "template", "binary", *hidden), ""
+        self._is_exact, self._numbers = False, list[int | None]()  # the number that is next in each open list
 
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        self._hidden = self._hidden or (tag if tag in ("script", "style", "template", "binary") else "")
-        self._is_apart |= not _INLINE.fullmatch(tag)
-        if tag == "br":
-            self.handle_data("\n")
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._part(tag)
+        self._hidden = self._hidden or (tag if tag in self._hides else "")
+        self._is_exact |= tag == "pre"
+        stated = dict(attrs)
+        value = stated.get("start" if tag == "ol" else "value") or ""
+        number = int(value) if re.fullmatch("-?[0-9]{1,9}", value) else None
+        if tag in ("ol", "ul"):
+            self._numbers.append((1 if number is None else number) if tag == "ol" else None)
+        elif tag == "li" and self._numbers and (following := self._numbers[-1]) is not None:
+            number = following if number is None else number
+            self._label, self._numbers[-1] = f"{number}. ", number + 1
+        elif tag == "input" and stated.get("type") in ("button", "reset", "submit"):
+            self.handle_data(f"{value} ")
 
     def handle_endtag(self, tag: str) -> None:
+        self._part(tag)
         self._hidden = "" if tag == self._hidden else self._hidden
-        self._is_apart |= not _INLINE.fullmatch(tag)
+        self._is_exact &= tag != "pre"
+        if tag in ("ol", "ul"):
+            del self._numbers[-1:]
+
+    def _part(self, tag: str) -> None:
+        if self._gap != "\n" and not _INLINE.fullmatch(tag):
+            self._gap = "\n" if _BLOCK.fullmatch(tag) else " "
 
     def handle_data(self, data: str) -> None:
-        if not self._hidden:
-            is_joined = self._end.isspace() or data[:1].isspace() or not self._is_apart
-            self.text.write(data if is_joined else f" {data}")
-            self._end, self._is_apart = data[-1:], False
+        if self._is_exact:
+            text, gap = re.sub("^\r?\n", "", data) if self._gap == "\n" else data, ""
+        else:
+            text, gap = " ".join(data.split()), " " if data[-1:].isspace() else ""
+            self._gap = self._gap or (" " if data[:1].isspace() else "")
+        if text and not self._hidden:
+            self.text.write(("" if self._end == "\n" else self._gap) + self._label + text)
+            self._gap, self._end, self._label = gap, text[-1], ""
 
     def unknown_decl(self, data: str) -> None:
         self.handle_data(data.removeprefix("CDATA["))
 
 
-def _text_of(page: str | bytes) -> str:
-    """The text of HTML."""
+def _text_of(page: str | bytes, *hidden: str) -> str:
+    """The text of HTML, with a line for each block; without that of some elements."""
     from bs4.dammit import UnicodeDammit
 
     text = page if isinstance(page, str) else UnicodeDammit(page, is_html=True).unicode_markup or ""
     # Tags that never end take the parser a time that grows with the square of their number.
     end = text.rfind(">") + 1
-    parser = _PageText()
+    parser = _PageText(*hidden)
     parser.feed(text[:end] + text[end:].partition("<")[0])
     parser.close()
     return parser.text.getvalue()
@@ -430,13 +458,14 @@ def _epub(path: Path, notes: list[str]) -> Iterator[str]:
             return BeautifulSoup(dict(unpacked(path, archive, [name]))[name], "html.parser")
 
         package = str(parse("META-INF/container.xml").find("rootfile")["full-path"])
-        items = parse(package)
-        paths = {item["id"]: unquote(item["href"]) for item in items.find_all("item")}
-        chapters = [paths[item["idref"]] for item in items.find_all("itemref")]
-        names = [posixpath.normpath(posixpath.join(posixpath.dirname(package), name)) for name in chapters]
+        listed = parse(package)
+        items = {item["id"]: item for item in listed.find_all("item")}
+        spine = [items[item["idref"]] for item in listed.find_all("itemref")]
+        paths = [unquote(item["href"]) for item in spine if "nav" not in item.get("properties", "").split()]
+        names = [posixpath.normpath(posixpath.join(posixpath.dirname(package), name)) for name in paths]
         if "META-INF/rights.xml" in archive.namelist():
             raise InputError(f"{path.name} is encrypted (DRM); give a copy without copy protection")
-        yield from (_lines(_text_of(content)) for _, content in unpacked(path, archive, names))
+        yield from (_text_of(content, "title") for _, content in unpacked(path, archive, names))
 
 
 _LOADERS: Mapping[str, tuple[str, Callable[[Path, list[str]], Any]]] = {

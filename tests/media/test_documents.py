@@ -28,8 +28,9 @@ PAGE = f"""<!-- a page --><!DOCTYPE html>
 <html><head><title>Report</title><script>alert(1)</script></head><body>
 <h1>Quarter</h1><p>{WORDS}</p><p>Costs fell.</p><img src="http://127.0.0.1:9/x.png"></body></html>"""
 CONTAINER = '<container><rootfiles><rootfile full-path="OPS/book.opf"/></rootfiles></container>'
-PACKAGE = """<package><manifest><item id="b" href="b.xhtml"/><item id="a" href="text/a%20b.xhtml"/></manifest>
-<spine><itemref idref="a"/><itemref idref="b"/></spine></package>"""
+PACKAGE = """<package><manifest><item id="b" href="b.xhtml"/><item id="a" href="text/a%20b.xhtml"/>
+<item id="n" href="n.xhtml" properties="nav"/></manifest>
+<spine><itemref idref="n"/><itemref idref="a"/><itemref idref="b"/></spine></package>"""
 WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 
 
@@ -51,7 +52,8 @@ def epub(path: Path, **changed: Any) -> Path:
         "mimetype": "application/epub+zip",
         "META-INF/container.xml": CONTAINER,
         "OPS/book.opf": PACKAGE,
-        "OPS/b.xhtml": "<html><p>The end.</p></html>",
+        "OPS/b.xhtml": "<html><head><title>b</title></head><p>The end.</p></html>",
+        "OPS/n.xhtml": "<html><nav><h1>Contents</h1></nav></html>",
         "OPS/text/a b.xhtml": f"<html><p>{WORDS}</p></html>",
     }
     return archive(path, {**members, **changed})
@@ -79,6 +81,7 @@ def test_the_type_comes_from_the_content_and_the_text_from_the_pages_in_order(tm
         assert WORDS in text, path
         assert text.index(WORDS) < text.index("The end" if mime == EPUB else "Costs fell"), path
         assert "alert" not in text
+    assert load_text(tmp_path / "e.bin")[0] == f"{WORDS}\nThe end.", "neither titles nor contents"
     latin = page(tmp_path / "l.html", '<html><meta charset="latin-1"><p>caf\xe9</p>', "latin-1")
     assert load_text(latin)[0] == "café"
     note = page(tmp_path / "n.txt", "\ufeffplain", "utf-8")
@@ -330,11 +333,17 @@ def test_markup_and_time_codes_are_no_text(tmp_path: Path) -> None:
         "a.rtf": (r"{\rtf1\ansi Hello \b from\b0  a caf\'e9.}", "Hello from a café."),
         "a.md": ("# Title\n\n*Two* [words](http://x.org) `code`\n\n- item\n", "Title\nTwo words code\nitem"),
         "b.md": ("<p>Kept</p>\n\n- one\n  ```\n  x = 1\n  ```\n\n![badge](b.svg)\n", "Kept\none\nx = 1"),
+        "e.md": ("Read\nthis:\n\n2. Two\n3. Three\n", "Read this:\n2. Two\n3. Three"),
         "a.srt": (SUBTITLES, SPOKEN),
         "a.txt": (SUBTITLES.replace("\n", "\r\n"), SPOKEN),
         "c.md": ("Hi<br>there, ~~old~~ new[^1].\n\n[^1]: A note.\n", "Hi\nthere, old new[^1].\n1: A note."),
         "d.md": ("<table><tr><td>name</td><td>H<sub>2</sub>O</td></tr></table>\n", "name H2O"),
-        "a.html": ("<html><p><b>AN</b>NUAL</p><p>Report</p><td>1</td><td>2</td>", "ANNUAL Report 1 2"),
+        "a.html": ("<html><p><b>AN</b>NUAL</p><p>Report</p><td>1</td><td>2</td>", "ANNUAL\nReport\n1 2"),
+        "c.html": (
+            "<html><ol start=3><li><p>Three<li>Four<ul><li>dot</ul><li value=9>Nine</ol>"
+            "Click <input type=submit value=Send>or<input value=x>not",
+            "3. Three\n4. Four\ndot\n9. Nine\nClick Send or not",
+        ),
         "a.vtt": ("WEBVTT\n\n00:01.000 --> 00:02.500\n<v.loud Ann>Hi <i>you</i>\n", "Ann: Hi you"),
         "c.vtt": ("WEBVTT\n1\n00:01.000 --> 00:02.500\nHi\n\nNOTEBOOKS\n", "Hi\nNOTEBOOKS"),
         "d.srt": ("1\n00:00:01,000 --> 00:00:02,500\nHi\n\nSTYLE matters\n", "Hi\nSTYLE matters"),
@@ -354,11 +363,13 @@ def test_markup_and_time_codes_are_no_text(tmp_path: Path) -> None:
         ),
         "a.ttml": ('<?xml version="1.0"?><tt><p begin="00:00:01.000">One<br/>two</p></tt>', "One\ntwo"),
         "a.fodt": ("<d><meta><a>Writer</a></meta><body><h>Title</h><p>Hi</p></body></d>", "Title\nHi"),
-        "a.fb2": ('<?xml version="1.0"?><FictionBook><p>Hi</p><binary>iVBO</binary></FictionBook>', "Hi"),
+        "a.fb2": ("<?xml ?><FictionBook><p>H<emphasis>i</emphasis><binary>iV</binary></FictionBook>", "Hi"),
     }
     for name, (content, text) in cases.items():
         (tmp_path / name).write_text(content, encoding="utf-8", newline="")
         assert "\n".join(filter(None, load_text(tmp_path / name)[0].splitlines())) == text, name
+    code = page(tmp_path / "b.html", "<html><h1>A\ntitle</h1>Text<pre>\nif x:\n\n    y()\n</pre>End")
+    assert load_text(code)[0] == "A title\nText\nif x:\n\n    y()\nEnd"
     assert load_text(tmp_path / "a.srt", with_markup=True)[0] == SUBTITLES.strip()
     (tmp_path / "a.ps").write_text("%!PS-Adobe-3.0\n/Helvetica findfont\n")
     assert detect_media_type(tmp_path / "a.ps")[0] == "file", "its source is not spoken"
@@ -509,7 +520,7 @@ def test_pages_without_text_and_damaged_pages_are_named(tmp_path: Path) -> None:
 
 def test_tags_that_never_end_are_left_out_at_once(tmp_path: Path) -> None:
     endless = page(tmp_path / "a.html", f"<html><p>{WORDS}</p> More." + "<a " * 100_000)
-    assert load_text(endless) == (f"{WORDS} More.", [])
+    assert load_text(endless) == (f"{WORDS}\nMore.", [])
 
 
 def scan(path: Path, *pages: str) -> Path:
