@@ -12,7 +12,7 @@ import re
 import sys
 import zipfile
 from contextlib import suppress
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from itertools import count, islice, product
 from string import ascii_uppercase
 from typing import Any
@@ -36,6 +36,8 @@ _NO_VALUE = re.compile(
 
 _ERROR = re.compile(r'<(?:\w+:)?c [^>]*\bt="e"')
 
+_DAY = timedelta(days=1)
+
 _COLUMNS = ["".join(name) for count in (1, 2, 3) for name in product(ascii_uppercase, repeat=count)]
 
 
@@ -48,6 +50,9 @@ def _text(cell: Any, form: str | None) -> str:
         digits = iter(whole.zfill(form.count("0")))
         first = "".join(islice(digits, max(0, len(whole) - form.count("0"))))
         return first + "".join(next(digits) if mark == "0" else mark for mark in form)
+    if isinstance(cell, timedelta):
+        hours, rest = str(abs(cell) % _DAY).split(":", 1)
+        return f"{'-' * (cell.days < 0)}{abs(cell) // _DAY * 24 + int(hours)}:{rest}"
     if isinstance(cell, datetime):
         return cell.isoformat(" ").removesuffix(" 00:00:00")
     return str(cell).upper() if isinstance(cell, bool) else str(cell)
@@ -111,7 +116,7 @@ def main(path: str) -> None:
                 (row, at - left)
                 for (top, at), (end, _) in merged
                 if top > first  # else it is a name of a column
-                for row in range(top + 2, min(end + 2, last + 1))
+                for row in range(top + 2, min(end, last) + 2)
             }
             columns = _COLUMNS[left:]
             for number, row in enumerate(sheet.iter_rows(), 1):

@@ -373,9 +373,9 @@ def workbook(path: Path, *sheets: Sequence[Sequence[Any]], cell: str = "", merge
         "</Relationships>",
         "xl/styles.xml": f'<styleSheet {main}><numFmts><numFmt numFmtId="164" formatCode="00000"/>'
         '<numFmt numFmtId="165" formatCode="00000\\-0000"/><numFmt numFmtId="166" formatCode="0.00"/>'
-        "</numFmts>"
-        '<cellXfs count="5"><xf numFmtId="0"/><xf numFmtId="14"/><xf numFmtId="164"/><xf numFmtId="165"/>'
-        '<xf numFmtId="166"/></cellXfs></styleSheet>',
+        '<numFmt numFmtId="167" formatCode="[h]:mm:ss"/></numFmts>'
+        '<cellXfs count="6"><xf numFmtId="0"/><xf numFmtId="14"/><xf numFmtId="164"/><xf numFmtId="165"/>'
+        '<xf numFmtId="166"/><xf numFmtId="167"/></cellXfs></styleSheet>',
     }
     for number, rows in enumerate(sheets, 1):
         lines = [f"<row>{''.join(map(_cell, row))}</row>" for row in rows]
@@ -427,6 +427,8 @@ def test_a_label_merged_over_rows_is_that_of_each(tmp_path: Path) -> None:
     path = workbook(tmp_path / "budget.xlsx", budget, merged="A2:A3 B2:B3")
     made = read_table(path).columns
     assert (made["unit"], made["budget"]) == (["Sales", "Sales", "IT"], [900, None, 70])
+    path = workbook(tmp_path / "last.xlsx", budget[:3], merged="A2:A3")
+    assert read_table(path).columns["unit"] == ["Sales", "Sales"]
 
 
 def test_numbers_that_a_workbook_shows_with_leading_zeros_keep_them(tmp_path: Path) -> None:
@@ -446,6 +448,13 @@ def test_numbers_that_a_workbook_shows_with_leading_zeros_keep_them(tmp_path: Pa
         "plus": ["00501-0002", "12345-6789", "00000-0001"],
         "price": [3, 4.5, -7],
     }
+
+
+def test_durations_are_hours_minutes_and_seconds(tmp_path: Path) -> None:
+    days = (1, -1.2, 1.5)
+    rows = "".join(f'<row><c s="5"><v>{number}</v></c></row>' for number in days)
+    table = read_table(workbook(tmp_path / "book.xlsx", [["took"]], cell=rows))
+    assert table.columns == {"took": ["24:00:00", "-28:48:00", "36:00:00"]}
 
 
 def test_formulas_without_a_value_are_said(tmp_path: Path) -> None:
