@@ -64,7 +64,7 @@ _YEAR = re.compile("[12][0-9]{3}")
 
 _NUMBERS = {  # by decimal sign, with what separates thousands
     sign: re.compile(
-        rf"(?=[+-]?\{sign}?[0-9])(?!\+[0-9 ]{{7,}}$)[+-]?"
+        rf"(?=[+-]?\{sign}?[0-9])(?!\+[0-9 ]{{7,}}$)(-0*(?=[0-9])|[+-]?)"
         rf"([0-9]*(?=\{sign})|0|[1-9][0-9]{{0,14}}|[1-9][0-9]{{0,2}}([{marks}][0-9]{{2,3}}){{0,5}}[{marks}][0-9]{{3}})"
         rf"(\{sign}[0-9]*([eE][+-]?[0-9]+)?|[eE][+-][0-9]+)?"
     )
@@ -251,7 +251,9 @@ def _split(lines: list[Row], apart: set[int], delimiter: str, notes: list[str]) 
     left_out += rows[end:]
     if left_out:
         texts = [brief_text(", ".join(filter(None, row)), 60) for row in left_out]
-        notes.append(Note("left out of the table: {lines}", lines=[*texts[:3], *["…"][: len(texts) - 3]]))
+        several = "{number:,} lines were left out of the table, such as: {lines}"
+        left = several if len(texts) > 3 else "left out of the table: {lines}"
+        notes.append(Note(left, lines=texts[:3], number=len(texts)))
     return header, rows[:end]
 
 
@@ -291,7 +293,11 @@ def _find_header(rows: list[Row], apart: set[int], width: int) -> int:
     full = next(at for at, count in enumerate(counts) if count >= min(width, max(counts)))
     gaps = [id(row) in apart for row in rows[1 : full + 2]]
     is_title = gaps[full:] == [True] or spaced[full : full + 2] == [True, False]
-    naming = (at for at in range(full + is_title, -1, -1) if _names(rows[at], _forms(rows[at + 1 :])))
+    naming = (
+        at
+        for at in range(full + is_title, -1, -1)
+        if _has_years(rows[at]) or _names(rows[at], _forms(rows[at + 1 :]))
+    )
     short = (at for at in range(full) if filled(rows[at]) >= max(2, width - 1) and not gaps[at])
     is_data = "number" in map(_form, rows[full]) and not _count_up(
         rows[full], rows[full + 1 : full + _SAMPLE]
@@ -300,12 +306,33 @@ def _find_header(rows: list[Row], apart: set[int], width: int) -> int:
 
 
 def _count_up(row: Row, below: list[Row]) -> bool:
-    """Whether the figures of a row are years, unlike those below it, or count up, as names of columns do."""
-    figures = [cell for cell in row if _form(cell) in ("date", "number", "range")]
-    if all(map(_YEAR.fullmatch, figures)):
-        return not any(_YEAR.fullmatch(cell.strip()) for row in below for cell in row)
-    first = 1 if 1 < len(figures) < len(row) and figures[0] == "1" else 0
-    return len(row) > 1 and figures == [str(first + place) for place in range(len(figures))]
+    """Whether the figures of a row are years, or count up, as names of columns do, unlike those below."""
+    places = [place for place, cell in enumerate(row) if _form(cell) in ("date", "number", "range")]
+    figures = [row[place].strip() for place in places]
+    if _has_years(row):  # whatever stands below
+        return True
+    if figures and all(map(_YEAR.fullmatch, figures)):
+        is_year = len(figures) > 1 or figures[0][:2] in ("19", "20")
+        return is_year and not any(_YEAR.fullmatch(cell.strip()) for line in below for cell in line)
+    if len(figures) < 2:
+        return False
+    first = 1 if len(figures) < len(row) and figures[0] == "1" else 0
+    column = [figures[0], *(line[places[0]].strip() for line in below[:2] if places[0] < len(line))]
+    return figures == _counts(first, figures) and column != _counts(first, column)
+
+
+def _has_years(row: Row) -> bool:
+    """Whether the figures of a row are three or more years, most in equal steps."""
+    figures = [cell.strip() for cell in row if _form(cell) in ("date", "number", "range")]
+    if not all(map(_YEAR.fullmatch, figures)):
+        return False
+    steps = Counter(int(later) - int(year) for year, later in pairwise(figures))
+    step, count = max(steps.items(), key=lambda item: item[1], default=(0, 0))
+    return step != 0 and count > 1 and 4 * count >= 3 * steps.total()
+
+
+def _counts(first: int, cells: Row) -> Row:
+    return [str(number) for number in range(first, first + len(cells))]
 
 
 def _find_footer(rows: list[Row], apart: set[int], delimiter: str) -> int:
@@ -336,7 +363,8 @@ def _is_footer(row: Row, above: list[Row], is_apart: bool, delimiter: str) -> bo
         return len(label) > max(map(len, column), default=0) and (width > 2 or len(row) == 1)
     if others and not label and _form(row[others[0]]) == "text":
         others = others[1:]  # the label stands further right
-    if len(above) == _SUMMED or len(above) < 3 or len(others) * len(above) < (4 if kind == "text" else 3):
+    rows, sums = (2, 2) if is_apart and form else (3, 4 if kind == "text" else 3)
+    if len(above) == _SUMMED or len(above) < rows or len(others) * len(above) < sums:
         return False
     block = [*above, row]
     return all(_is_sum([line[at] for line in block if at < len(line)], delimiter) for at in others)
@@ -408,23 +436,32 @@ def _values(cells: Mapping[str, Sequence[str]], delimiter: str, notes: list[str]
     }
     certain = {sign for readings in numeric.values() if len(readings) == 1 for sign in readings}
     usual = min(certain) if len(certain) == 1 else "," if delimiter == ";" else "."
-    for name, readings in numeric.items():
+    most, spoilt = len(next(iter(cells.values()), [])) // 10, list[str]()  # cells that are no numbers
+    for place, (name, readings) in enumerate(numeric.items(), 1):
         if not readings:
             columns[name] = [cell.strip() or None for cell in cells[name]]
+            odd = [*islice((cell for cell in cells[name] if _form(cell) in ("text", "mixed")), most + 1)]
+            plain = {*cells[name]} - {*odd} if 0 < len(odd) <= most else ()
+            if any(_numbers([*plain], sign) for sign in ".,"):
+                spoilt.append(f"{name or f'column {place}'} ({len(odd)}: {brief_text(odd[0], 60)})")
             continue
         values = columns[name] = readings.get(usual) or next(iter(readings.values()))
         for written, value, *others in zip(cells[name], values, *readings.values(), strict=True):
             is_doubtful = isinstance(value, int) and any(other != value for other in others)
             if is_doubtful or (value is not None and re.search("[%(]", written)):
                 read = "{text} in the column {name} was read as {number}"
-                notes.append(Note(read, text=written.strip(), name=name, number=value))
+                named = name or f"column {place}"
+                notes.append(Note(read, text=written.strip(), name=named, number=value))
                 break
+    if spoilt:
+        because = "columns were read as text because of a few cells: {columns}"
+        notes.append(Note(because, columns=[*spoilt[:3], *["…"][: len(spoilt) - 3]]))
     return columns
 
 
 def _numbers(column: Sequence[str], sign: str) -> list[Cell] | None:
     """The numbers of a column with this decimal sign, and None for missing ones; None if it is text."""
-    if len({*re.findall(f"[{_CURRENCY}]", " ".join(column))}) > 1:  # amounts that cannot be compared
+    if len({*re.findall(f"[%{_CURRENCY}]", " ".join(column))}) > 1:  # amounts that cannot be compared
         return None
     plain: list[str] = []
     for text in map(str.strip, column):

@@ -112,13 +112,35 @@ def test_lines_outside_the_table_are_left_out_and_named(tmp_path: Path, content:
     assert table.notes == [f"left out of the table: {left_out}"]
 
 
+def test_the_number_of_many_lines_left_out_is_said(tmp_path: Path) -> None:
+    titles = "Report 2026,\nSales,\nby month,\nall shops,\n"
+    table = read(tmp_path, f"{titles},\nmonth,sales\n{ROWS}")
+    said = "4 lines were left out of the table, such as: Report 2026; Sales; by month"
+    assert (table.columns, table.notes) == (SALES, [said])
+
+
+def test_a_few_words_in_a_column_of_numbers_are_said(tmp_path: Path) -> None:
+    rows = [f"{n},{n},{n},{n or 'none given'},{n}%,-{n:03}\n" for n in range(20)]
+    table = read(tmp_path, f"a,,c,d,e,f\n{''.join(rows)}bad,?,R2,5,$7,8\nx,y,7,5,3,8\n")
+    assert table.columns["f"] == [*range(0, -20, -1), 8, 8]
+    assert table.notes == [
+        "columns were read as text because of a few cells: a (2: bad); column 2 (1: y); c (1: R2); …"
+    ]
+    assert table.columns["e"][-2] == "$7"
+    assert read(tmp_path, "zip,,n\n01234,1.5%,7\n10115,2%,8\n").notes == [
+        "1.5% in the column column 2 was read as 1.5"
+    ]
+
+
 def test_a_second_table_below_the_first_is_named(tmp_path: Path) -> None:
     rows = "Oslo,5,0.5\nRome,7,0.6\nParis,8,0.4\n"
     second = f",,\nJuly,,\ncity,sold,share (%)\n{rows}"
     assert read(tmp_path, f"city,sales,share\n{rows}{second}").notes == [
         "another table seems to begin with the line: city, sold, share (%)"
     ]
-    assert read(tmp_path, f"city,sales,share\n{rows}{rows}Bern,closed,\n,,\n{rows}").notes == []
+    assert read(tmp_path, f"city,sales,share\n{rows}{rows}Bern,closed,\n,,\n{rows}").notes == [
+        "columns were read as text because of a few cells: sales (1: closed)"
+    ]
 
 
 def test_totals_titles_and_units_are_told_by_their_form(tmp_path: Path) -> None:
@@ -179,6 +201,13 @@ def test_totals_titles_and_units_are_told_by_their_form(tmp_path: Path) -> None:
             "1": [5, 7],
             "2": [6, 8],
             "3": [0, 0],
+        },
+        "month,sales\nJan,1000\nFeb,1200\n\nTotal,2200\n": {"month": ["Jan", "Feb"], "sales": [1000, 1200]},
+        "Total population,,,\n,all ages,,\nland,1990,1991,1992\nOslo,1500,6,0\nRom,7,8,9\n": {
+            "land": ["Oslo", "Rom"],
+            "1990": [1500, 7],
+            "1991": [6, 8],
+            "1992": [0, 9],
         },
         "People,,\nname,city,job\nAnn,Oslo,cook\nBob,Rome,poet\n": {
             "name": ["Ann", "Bob"],
@@ -246,9 +275,12 @@ def test_a_table_without_a_header_keeps_its_first_row(tmp_path: Path) -> None:
         "5.1,setosa\n4.9,setosa\n": {"column 1": [5.1, 4.9], "column 2": ["setosa", "setosa"]},
         "Ann,31\nBob,28\n": {"column 1": ["Ann", "Bob"], "column 2": [31, 28]},
         "Ann,555-1234\nBob,555-9876\n": {"column 1": ["Ann", "Bob"], "column 2": ["555-1234", "555-9876"]},
+        "Rent,1200\nFood,300\n": {"column 1": ["Rent", "Food"], "column 2": [1200, 300]},
+        "test,1\nx,7\n": {"column 1": ["test", "x"], "column 2": [1, 7]},
+        "1,2\n2,9\n3,1\n": {"column 1": [1, 2, 3], "column 2": [2, 9, 1]},
     }
     note = "no line names the columns; they are called column 1, column 2"
-    assert read_all(tmp_path, cases) == [[note]] * 4
+    assert read_all(tmp_path, cases) == [[note]] * 7
     named: dict[str, tables.Columns] = {
         "land,2020,2021\nOslo,5,6\nRom,7,8\n": {"land": ["Oslo", "Rom"], "2020": [5, 7], "2021": [6, 8]},
         "land,1/22/20\nOslo,5\nRom,7\n": {"land": ["Oslo", "Rom"], "1/22/20": [5, 7]},
@@ -260,6 +292,7 @@ def test_a_table_without_a_header_keeps_its_first_row(tmp_path: Path) -> None:
         },
         ",0,1\n0,5,6\n1,7,8\n": {"": [0, 1], "0": [5, 7], "1": [6, 8]},
         "0,1\n5,6\n7,8\n": {"0": [5, 7], "1": [6, 8]},
+        "land,2020\nOslo,5\nRom,7\n": {"land": ["Oslo", "Rom"], "2020": [5, 7]},
         "name,city\nAnn,Oslo\n": {"name": ["Ann"], "city": ["Oslo"]},
     }
     assert not any(read_all(tmp_path, named))
@@ -294,6 +327,8 @@ def test_identifiers_stay_text(tmp_path: Path) -> None:
         ("a,b\n1 234,x\n1\u00a0234,y\n1\u202f234,z\n12\u2009345,w\n", [1234, 1234, 1234, 12345], False),
         ("a,b\n5 €,x\n-€3.50,y\n\u22122 €,z\n", [5.0, -3.5, -2.0], False),
         ("a,b\n$5,x\n€7,y\n8,z\n", ["$5", "€7", "8"], False),
+        ("a,b\n$5,x\n40%,y\n8,z\n", ["$5", "40%", "8"], False),
+        ("a,b\n-032,x\n-5,y\n8,z\n", [-32, -5, 8], False),
         ("a,b\n1E5,x\n2E3,y\n", ["1E5", "2E3"], False),
         ("a,b\n5-,x\n4-,y\n", ["5-", "4-"], False),
         ("a,b\n5 %,x\n12.5%,y\n", [5.0, 12.5], True),
