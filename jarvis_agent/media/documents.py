@@ -415,6 +415,7 @@ class _PageText(HTMLParser):
         self._hidden = "" if tag == self._hidden else self._hidden
         self._is_exact &= tag != "pre"
         if tag in ("ol", "ul"):
+            self._label = ""  # of an item without text
             del self._numbers[-1:]
 
     def _part(self, tag: str) -> None:

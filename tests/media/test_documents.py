@@ -340,7 +340,7 @@ def test_markup_and_time_codes_are_no_text(tmp_path: Path) -> None:
         "d.md": ("<table><tr><td>name</td><td>H<sub>2</sub>O</td></tr></table>\n", "name H2O"),
         "a.html": ("<html><p><b>AN</b>NUAL</p><p>Report</p><td>1</td><td>2</td>", "ANNUAL\nReport\n1 2"),
         "c.html": (
-            "<html><ol start=3><li><p>Three<li>Four<ul><li>dot</ul><li value=9>Nine</ol>"
+            "<html><ol start=3><li><p>Three<li>Four<ul><li>dot</ul><li value=9>Nine<li><img></ol>"
             "Click <input type=submit value=Send>or<input value=x>not",
             "3. Three\n4. Four\ndot\n9. Nine\nClick Send or not",
         ),
