@@ -3,10 +3,11 @@
 import posixpath
 import re
 import zipfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
 
 from jarvis_agent.core.notes import Note
 from jarvis_agent.media.archives import Archive, unpacked
@@ -15,6 +16,7 @@ _ORDER = "header|document|footnotes|endnotes|footer"
 _PART = re.compile(rf"word/({_ORDER})([0-9]*)\.xml|ppt/slides/slide([0-9]+)\.xml|content\.xml")
 _LINK = re.compile(rb'((?:charts/chart|diagrams/data|notesSlides/notesSlide)[0-9]+\.xml)"')
 """The parts of Office files that hold text, and their charts, drawn lists and notes of the speaker."""
+_RULES = ("word/styles.xml", "word/numbering.xml")
 _REMARKS = re.compile(r"word/comments\.xml|ppt/comments/.+\.xml")
 _REMARK = re.compile(rb"<(?:w:comment|p:cm|p188:cm|office:annotation)\b(?!-)")
 _OBJECT = re.compile(rb"<(?:m:oMath|[op]:OLEObject|p:oleObj|draw:object(?:-ole)?)[ >]")
@@ -30,6 +32,9 @@ _HIDDEN = {"moveFrom", "Fallback", "tracked-changes", "annotation", "note-citati
 _HIDDEN |= {"rt", "meta", "settings", "automatic-styles", "styles", "master-styles", "binary-data"}
 _GAPS = {"s": " ", "tab": " ", "ptab": " ", "br": "\n", "cr": "\n", "line-break": "\n", "noBreakHyphen": "-"}
 
+_CIRCLED = "".join(map(chr, (*range(0x2460, 0x2474), *range(0x3251, 0x3260), *range(0x32B1, 0x32C0))))
+_ROMAN = ["", "i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix"]  # with other letters also tens and more
+
 
 def read_office(path: Path, notes: list[str]) -> Iterator[str]:
     """The text of Office Open XML and OpenDocument; slides and parts of pages in their order."""
@@ -38,18 +43,18 @@ def read_office(path: Path, notes: list[str]) -> Iterator[str]:
         parts = [*filter(None, map(_PART.fullmatch, members))]
         parts.sort(key=lambda part: (_ORDER.find(part[1] or ""), int(part[2] or part[3] or 0)))
         lists = ["{}/_rels/{}.rels".format(*posixpath.split(part[0])) for part in parts]
-        listed, names = dict(unpacked(path, archive, members.intersection(lists))), list[str]()
+        listed, names = dict(unpacked(path, archive, members.intersection(lists))), [*_RULES]
         for part, links in zip(parts, lists, strict=True):
             root, linked = part[0].partition("/")[0], _LINK.findall(listed.get(links, b""))
             names += [part[0], *(f"{root}/{link.decode()}" for link in linked)]
         names += filter(_REMARKS.fullmatch, members)
-        counts = Counter[str]()
+        reader, counts = _Reader(), Counter[str]()
         for name, content in unpacked(path, archive, filter(members.__contains__, names)):
             counts[_LEFT_OUT[0]] += len(_OBJECT.findall(content))
             counts[_LEFT_OUT[1]] += len(_REMARK.findall(content))
             try:
                 if not _REMARKS.fullmatch(name):
-                    yield text_of_xml(content)
+                    yield reader.text_of(content, name)
             except ElementTree.ParseError:
                 if _PART.fullmatch(name):
                     raise
@@ -58,19 +63,128 @@ def read_office(path: Path, notes: list[str]) -> Iterator[str]:
 
 
 def text_of_xml(content: bytes) -> str:
-    """The visible text, with a line for each paragraph. Raises xml.etree.ElementTree.ParseError."""
-    pieces: list[str] = []
-    # Expat limits how far entities expand, and reads no external ones.
-    _collect(ElementTree.fromstring(content), pieces)  # noqa: S314
-    return "".join(pieces)
+    """The text of a flat OpenDocument file. Raises xml.etree.ElementTree.ParseError."""
+    return _Reader().text_of(content)
 
 
-def _collect(element: ElementTree.Element, pieces: list[str]) -> None:
-    for child in element:
-        space, _, name = child.tag.rpartition("}")
-        is_mixed = not space.startswith(_OFFICE_NAMES)
-        if name not in _HIDDEN and child.get("type") != "slidenum":
-            pieces.append(_GAPS.get(name) or ((is_mixed or name in ("t", "v")) and child.text) or "")
-            _collect(child, pieces)
-            pieces.append("\n" if name in ("p", "h", "v") else "")
-        pieces.append((is_mixed and child.tail) or "")
+class _Reader:
+    """The visible text of the parts of a document, with a line for each paragraph."""
+
+    def __init__(self) -> None:
+        self._numbering, self._is_mixed = _Numbering(), False
+        self._bullets = dict[int, tuple[dict[str, str], int]]()
+
+    def text_of(self, content: bytes, name: str = "") -> str:
+        """The text of a part; one with styles or rules of lists has none, and serves those after it."""
+        # Expat limits how far entities expand, and reads no external ones.
+        root = ElementTree.fromstring(content)  # noqa: S314
+        self._is_mixed = not root.tag.startswith(_OFFICE_NAMES)
+        for element in root.iter():
+            element.tag = element.tag.rpartition("}")[2]
+            for key, value in element.items():
+                element.set(key.rpartition("}")[2], value)
+        return self._numbering.learn(root) if name in _RULES else self._read(root)
+
+    def _read(self, element: Element) -> str:
+        pieces = []
+        for child in element:
+            if child.tag not in _HIDDEN and child.get("type") != "slidenum":
+                pieces.append(self._read_child(child))
+            pieces.append((self._is_mixed and child.tail) or "")
+        return "".join(pieces)
+
+    def _read_child(self, child: Element) -> str:
+        name, own = child.tag, ((self._is_mixed or child.tag in ("t", "v")) and child.text) or ""
+        if name == "txBody":
+            self._bullets.clear()
+        label = self._numbering.label(child) if name == "p" else ""
+        text = _GAPS.get(name) or own + self._read(child)
+        if name == "p" and text.strip():
+            label = label or self._bullet(child)
+        return label + text + ("\n" if name in ("p", "h", "v") else "")
+
+    def _bullet(self, paragraph: Element) -> str:
+        """The number of a paragraph on a slide."""
+        rule, level = paragraph.find("pPr/buAutoNum"), int(_value(paragraph, "pPr", "lvl") or 0)
+        self._bullets = {at: state for at, state in self._bullets.items() if at < level + (rule is not None)}
+        if rule is None:
+            return ""
+        last, count = self._bullets.get(level, ({}, 0))
+        count = count + 1 if last == rule.attrib else int(rule.get("startAt", 1))
+        self._bullets[level] = rule.attrib, count
+        kind = rule.get("type", "")
+        mark = ")" if "Paren" in kind else "." * ("Period" in kind)
+        return f"{'(' * ('Both' in kind)}{_number(count, kind)}{mark} "
+
+
+class _Numbering:
+    """The labels of the paragraphs that Word numbers by rules."""
+
+    def __init__(self) -> None:
+        self._parts = dict[tuple[str, str], Element]()
+        self._counts, self._begun = defaultdict[str, dict[str, int]](dict), set[tuple[str, str]]()
+
+    def learn(self, root: Element) -> str:
+        """Take styles or rules from a part, which has no text."""
+        for element in root:
+            names = [element.get(key) for key in ("styleId", "numId", "abstractNumId")]
+            self._parts[element.tag, next(filter(None, names), "")] = element
+            self._parts["link", _value(element, "styleLink")] = element
+        return ""
+
+    def label(self, paragraph: Element) -> str:
+        """The label of the next paragraph, with a blank; "" if it has none."""
+        holder, style = paragraph, _value(paragraph, "pPr/pStyle")
+        for _ in range(20):
+            number = _value(holder, "pPr/numPr/numId")
+            if number or ("style", style) not in self._parts:
+                break
+            holder = self._parts["style", style]
+            style = _value(holder, "basedOn")
+        chosen = self._parts.get(("num", number))
+        rules = self._parts.get(("abstractNum", name := _value(chosen, "abstractNumId")))
+        rules = self._parts.get(("link", _value(rules, "numStyleLink") or "-"), rules)
+        stated = [] if chosen is None or rules is None else [*rules.iter("lvl"), *chosen.iter("lvl")]
+        levels = {level.get("ilvl"): level for level in stated}
+        depth = _value(holder, "pPr/numPr/ilvl") or "0"
+        if (level := levels.get(depth)) is None:
+            return ""
+        counts, begun = self._counts[name], (number, depth) in self._begun
+        self._begun.add((number, depth))
+        start = _value(chosen, f"lvlOverride[@ilvl='{depth}']/startOverride")
+        is_first = depth not in counts or (start and not begun)
+        counts[depth] = int(start or _value(level, "start") or 1) if is_first else counts[depth] + 1
+        self._counts[name] = counts = {at: count for at, count in counts.items() if at <= depth}
+
+        def numbered(match: re.Match[str]) -> str:
+            above = levels.get(at := str(int(match[1]) - 1))
+            form = "" if level.find("isLgl") is not None else _value(above, "numFmt")
+            return _number(counts.get(at) or int(_value(above, "start") or 1), form)
+
+        text = "" if _value(level, "numFmt") == "bullet" else _value(level, "lvlText").strip()
+        return text and re.sub("%([1-9])", numbered, text) + " " * (_value(level, "suff") != "nothing")
+
+
+def _value(element: Element | None, path: str, name: str = "val") -> str:
+    """An attribute of what is at a path in an element, or ""."""
+    found = None if element is None else element.find(path)
+    return "" if found is None else found.get(name, "")
+
+
+def _number(value: int, form: str) -> str:
+    """A number as Word or PowerPoint writes it in a format; in an unknown one it has decimal digits."""
+    text = str(value) if form != "none" else ""
+    if not text or not 0 < value < 4000:
+        return text
+    if "ircle" in form or form == "ideographTraditional":
+        return (_CIRCLED if "ircle" in form else "甲乙丙丁戊己庚辛壬癸")[value - 1 : value] or text
+    if re.search("etter|alpha", form):
+        text = chr(97 + (value - 1) % 26) * -(-value // 26)
+    elif "oman" in form:
+        signs = zip(f"{value:04}", ("m??", "cdm", "xlc", "ivx"), strict=True)
+        text = "".join(_ROMAN[int(digit)].translate(str.maketrans("ivx", to)) for digit, to in signs)
+    elif re.search("chinese|taiwanese|japanese|ideographD|ea1", form):
+        units = zip(f"{value:04}", ("千", "百", "十", ""), strict=True)
+        text = "".join("零一二三四五六七八九"[int(digit)] + unit * (digit != "0") for digit, unit in units)
+        text = re.sub("^一十", "十", re.sub("零+", "零", text).strip("零"))
+    return text.upper() if re.search("upper|Uc", form) else text

@@ -309,6 +309,78 @@ def test_office_files_have_charts_drawn_lists_and_speaker_notes_but_no_measures(
     assert load_text(archive(tmp_path / "a.pptx", slides)) == ("AB\nSay this\nStep one\nEnd.", [])
 
 
+def test_numbers_of_lists_and_headings_stand_before_the_text(tmp_path: Path) -> None:
+    def level(depth: int, form: str, text: str, more: str = "") -> str:
+        return f'<w:lvl w:ilvl="{depth}"><w:numFmt w:val="{form}"/><w:lvlText w:val="{text}"/>{more}</w:lvl>'
+
+    def part(name: str, text: str) -> str:
+        return f'<w:{name} xmlns:w="{WORD}">{text}</w:{name}>'
+
+    numbered = '<w:pPr><w:numPr>{}<w:numId w:val="{}"/></w:numPr></w:pPr>'
+
+    def line(number: str, depth: int = 0, text: str = "x", style: str = "") -> str:
+        form = f'<w:pPr><w:pStyle w:val="{style}"/></w:pPr>'
+        form = form if style else numbered.format(f'<w:ilvl w:val="{depth}"/>', number)
+        return f"<w:p>{form}<w:r><w:t>{text}</w:t></w:r></w:p>"
+
+    rules = {
+        "1": level(0, "chineseCounting", "%1、", '<w:suff w:val="nothing"/>')
+        + level(1, "decimal", "%1.%2", '<w:isLgl/><w:start w:val="3"/>')
+        + level(2, "lowerLetter", "%3)"),
+        "2": level(0, "upperRoman", "%1."),
+        "3": level(0, "decimalEnclosedCircle", "%1"),
+        "4": level(0, "bullet", "•") + level(1, "none", "§"),
+    }
+    lists = "".join(
+        f'<w:abstractNum w:abstractNumId="{name}">{levels}</w:abstractNum>'
+        f'<w:num w:numId="{name}"><w:abstractNumId w:val="{name}"/></w:num>'
+        for name, levels in rules.items()
+    )
+    restarted = '<w:lvlOverride w:ilvl="0"><w:startOverride w:val="9"/></w:lvlOverride>'
+    lists += f'<w:num w:numId="7"><w:abstractNumId w:val="2"/>{restarted}</w:num>'
+    styles = f'<w:style w:styleId="base">{numbered.format("", "3")}</w:style>'
+    styles += '<w:style w:styleId="item"><w:basedOn w:val="base"/></w:style>'
+    body = [
+        line("1"),
+        line("1", 1),
+        line("1", 1),
+        line("1", 2),
+        line("1"),
+        line("1", 1),
+        line("2"),
+        line("7"),
+    ]
+    body += [line("7"), line("", style="item"), line("", style="item"), line("4"), line("4", 1), line("0")]
+    members = {
+        "word/document.xml": part("document", "".join(body)),
+        "word/numbering.xml": part("numbering", lists),
+        "word/styles.xml": part("styles", styles),
+    }
+    expected = "一、x 1.3_x 1.4_x a)_x 二、x 2.3_x I._x IX._x X._x ①_x ②_x x §_x x"
+    assert load_text(archive(tmp_path / "a.docx", members))[0].replace(" ", "_").split() == expected.split()
+
+
+def test_numbered_lines_of_slides_have_their_numbers(tmp_path: Path) -> None:
+    def line(text: str, kind: str = "", level: int = 0) -> str:
+        rule = f'<buAutoNum type="{kind}"/>' if kind else ""
+        return f'<p><pPr lvl="{level}">{rule}</pPr><r><t>{text}</t></r></p>'
+
+    body = [line("x", "arabicPeriod"), line("x", "alphaLcParenBoth", 1), line("x", "alphaLcParenBoth", 1)]
+    body += [line("", "arabicPeriod"), line("x", "arabicPeriod"), line("x"), line("x", "romanUcParenR")]
+    body += ["</txBody><txBody>", line("x", "romanUcParenR")]
+    slide = f'<s xmlns="http://schemas.openxmlformats.org/x"><txBody>{"".join(body)}</txBody></s>'
+    members = {"ppt/presentation.xml": "<x/>", "ppt/slides/slide1.xml": slide}
+    assert load_text(archive(tmp_path / "a.pptx", members))[0].splitlines() == [
+        "1. x",
+        "(a) x",
+        "(b) x",
+        "2. x",
+        "x",
+        "I) x",
+        "I) x",
+    ]
+
+
 def test_comments_formulas_and_embedded_objects_are_counted(tmp_path: Path) -> None:
     names = f'xmlns:w="{WORD}" xmlns:m="urn:m" xmlns:o="urn:schemas-microsoft-com:office:office"'
     embedded = "<w:object><o:OLEObject ><o:LockedField>false</o:LockedField></o:OLEObject></w:object>"
