@@ -2,6 +2,7 @@
 
 import posixpath
 import re
+import tomllib
 import zipfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -28,9 +29,12 @@ _LEFT_OUT = (
 _OFFICE_NAMES = ("{http://schemas.", "{http://purl.oclc.org/ooxml", "{urn:schemas-microsoft-com")
 """Namespaces of Office Open XML, which has text in "t" and "v" alone."""
 
-_HIDDEN = {"moveFrom", "Fallback", "tracked-changes", "annotation", "note-citation"}
+_HIDDEN = {"moveFrom", "Fallback", "tracked-changes", "annotation", "note-citation", "desc"}
 _HIDDEN |= {"rt", "meta", "settings", "automatic-styles", "styles", "master-styles", "binary-data"}
 _GAPS = {"s": " ", "tab": " ", "ptab": " ", "br": "\n", "cr": "\n", "line-break": "\n", "noBreakHyphen": "-"}
+_PRIVATE = re.compile("[\uf020-\uf0ff]")
+_SYMBOLS = tomllib.loads((Path(__file__).parent / "data" / "symbols.toml").read_text(encoding="utf-8"))
+"""What fonts show for the characters from U+F020 on."""
 
 _CIRCLED = "".join(map(chr, (*range(0x2460, 0x2474), *range(0x3251, 0x3260), *range(0x32B1, 0x32C0))))
 _ROMAN = ["", "i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix"]  # with other letters also tens and more
@@ -95,10 +99,16 @@ class _Reader:
 
     def _read_child(self, child: Element) -> str:
         name, own = child.tag, ((self._is_mixed or child.tag in ("t", "v")) and child.text) or ""
+        if name == "sym" and "char" in child.attrib:
+            return _symbol(chr(int(child.attrib["char"], 16) & 0xFF | 0xF000), [child.get("font", "")])
         if name == "txBody":
             self._bullets.clear()
         label = self._numbering.label(child) if name == "p" else ""
         text = _GAPS.get(name) or own + self._read(child)
+        if name == "r" and _PRIVATE.search(text):
+            # The font for symbols is the last one of a run.
+            fonts = [font for part in child.iterfind("rPr//") for font in part.attrib.values()][::-1]
+            text = _PRIVATE.sub(lambda match: _symbol(match[0], [*fonts, "Symbol"]), text)
         if name == "p" and text.strip():
             label = label or self._bullet(child)
         return label + text + ("\n" if name in ("p", "h", "v") else "")
@@ -115,6 +125,12 @@ class _Reader:
         kind = rule.get("type", "")
         mark = ")" if "Paren" in kind else "." * ("Period" in kind)
         return f"{'(' * ('Both' in kind)}{_number(count, kind)}{mark} "
+
+
+def _symbol(character: str, fonts: list[str]) -> str:
+    """What a character from U+F020 to U+F0FF shows in the first of these fonts that is one of symbols."""
+    shown = next((_SYMBOLS[font] for font in fonts if font in _SYMBOLS), "")
+    return shown[ord(character) - 0xF020 :][:1] or "�"
 
 
 class _Numbering:

@@ -381,6 +381,19 @@ def test_numbered_lines_of_slides_have_their_numbers(tmp_path: Path) -> None:
     ]
 
 
+def test_symbols_are_what_their_font_shows(tmp_path: Path) -> None:
+    def run(text: str, font: str = "") -> str:
+        fonts = f'<w:rPr><w:rFonts w:ascii="{font}"/></w:rPr>' if font else ""
+        return f"<w:r>{fonts}<w:t>{text}</w:t></w:r>"
+
+    signs = '<w:sym w:font="Symbol" w:char="F044"/><w:sym w:font="Wingdings" w:char="F081"/>'
+    signs += '<w:sym w:font="Wingdings 2" w:char="0052"/><w:sym w:font="Webdings" w:char="F061"/>'
+    runs = [run("\uf0b9", "Symbol"), run("\uf0e0", "Wingdings"), run("\uf070")]
+    body = f"<w:r>{signs}</w:r>{''.join(runs)}"
+    members = {"word/document.xml": f'<w:document xmlns:w="{WORD}"><w:p>{body}</w:p></w:document>'}
+    assert load_text(archive(tmp_path / "a.docx", members))[0] == "Δ①☑�≠→π"
+
+
 def test_comments_formulas_and_embedded_objects_are_counted(tmp_path: Path) -> None:
     names = f'xmlns:w="{WORD}" xmlns:m="urn:m" xmlns:o="urn:schemas-microsoft-com:office:office"'
     embedded = "<w:object><o:OLEObject ><o:LockedField>false</o:LockedField></o:OLEObject></w:object>"
