@@ -224,17 +224,28 @@ def _split(lines: list[Row], apart: set[int], delimiter: str, notes: list[str]) 
     width = min(max(widths, key=lambda number: (widths[number], number)), max(map(_length, lines[:_SAMPLE])))
     at = _find_header(lines, apart, width)
     header, below = [cell.strip() for cell in lines[at]], lines[at + 1 : at + 1 + _SAMPLE]
-    forms, start, above = _forms(below), at + 1, lines[at - 1] if at and id(lines[at]) not in apart else []
+    is_row = all(_form(cell) != "text" for cell in header)  # where it is the only line
+    forms, start = _forms(below or [header] * is_row), at + 1
     differing, alike = _compare(header, forms)
-    if alike and not differing and not _count_up(header, below):  # it is a row like the others
-        header, start = [f"column {number}" for number in range(1, width + 1)], at
+    is_row = alike > 0 == differing and not (below and _count_up(header, below))
+    is_title = sum(map(bool, header)) == 1 < width != len(header) + 1 and (width > 2 or not differing)
+    if is_row or is_title:
+        header = [f"column {number}" for number in range(1, width + 1)]
+        start = at if is_row else next((place for place, row in enumerate(lines) if _filled(row) > 1), at)
+        while is_row and start and _compare(lines[start - 1], forms)[1] and id(lines[start]) not in apart:
+            start -= 1
         unnamed = "no line names the columns; they are called {names}"
         notes.append(Note(unnamed, names=", ".join(header[:3])))
+        at = start
     elif len(header) == width - 1:
         header = ["", *header]
         notes.append(Note("the header has one cell fewer than the rows; the first column has no name"))
-    elif len(above) == len(header) and sum(map(bool, above)) > 1:  # the header has two lines
-        header = [name or group.strip() for name, group in zip(header, above, strict=True)]
+    else:
+        for place in range(at, max(at - 3, 0), -1):  # the header may have several lines
+            above, is_full = lines[place - 1], 2 * sum(map(bool, header)) >= width
+            if len(above) != len(header) or _filled(above) < 2 or (is_full and id(lines[place]) in apart):
+                break
+            header = [name or group.strip() for name, group in zip(header, above, strict=True)]
     if start > at and len(below) > 3 and _names(below[0], _forms(below[1:], 1.0), least=2):
         start += 1  # units
     left_out, rows = lines[:at] + lines[at + 1 : start], list[Row]()
@@ -244,8 +255,7 @@ def _split(lines: list[Row], apart: set[int], delimiter: str, notes: list[str]) 
         is_comment = row[0].startswith("#") and (len(row) < width or (is_figure and row[0][1:2] == " "))
         (left_out if row == repeated or (is_comment and _form(row[0])) else rows).append(row)
     end = _find_footer(rows, apart, delimiter)
-    near = (row for over, row in pairwise(rows[:end]) if id(over) in apart or id(row) in apart)
-    if row := next((row for row in near if _names(row, forms, least=2)), []):
+    if row := _second_table(rows[:end], apart, forms):
         begins = "another table seems to begin with the line: {line}"
         notes.append(Note(begins, line=brief_text(", ".join(filter(None, row)), 60)))
     left_out += rows[end:]
@@ -281,18 +291,21 @@ def _by_name(header: Row, rows: list[Row], notes: list[str]) -> dict[str, list[s
 
 
 def _find_header(rows: list[Row], apart: set[int], width: int) -> int:
-    """Where the columns are named: in the first full line, or one beside it with words above numbers."""
+    """Where the columns are named: in the first line of the usual length, or one beside it that names numbers."""
 
     def filled(row: Row) -> int:
-        count, is_indented = sum(bool(cell.strip()) for cell in row), not row[0].strip()
+        count, is_indented = _filled(row), not row[0].strip()
         return count if 2 * count <= width - is_indented else _length(row)
 
     lines = rows[:_TITLES]
     spaced = [any(cell.startswith(" ") for cell in row[1:]) for row in lines]  # as in a sentence
     counts = [0 if row[0].startswith("#") else filled(row) for row in lines]
-    full = next(at for at, count in enumerate(counts) if count >= min(width, max(counts)))
+    lengths = Counter(length for row in rows[:_SAMPLE] if (length := _length(row)) > 1)
+    usual = max(lengths, key=lambda length: (lengths[length], length), default=1)
+    full = next(at for at, count in enumerate(counts) if count >= min(width, usual, max(counts)))
     gaps = [id(row) in apart for row in rows[1 : full + 2]]
     is_title = gaps[full:] == [True] or spaced[full : full + 2] == [True, False]
+    is_title |= any(2 * _filled(row) > 3 * _filled(rows[full]) for row in rows[full + 1 : full + 2])  # groups
     naming = (
         at
         for at in range(full + is_title, -1, -1)
@@ -379,6 +392,28 @@ def _is_sum(column: Sequence[str], delimiter: str) -> bool:
     return math.isclose(numbers[-1], math.fsum(numbers[:-1]), abs_tol=0.01)
 
 
+def _second_table(rows: list[Row], apart: set[int], forms: list[str]) -> Row:
+    """The line with which another table seems to begin: it has names, or fills other columns; [] if none."""
+    starts = [place for place, row in enumerate(rows) if place == 0 or id(row) in apart]
+    blocks = [rows[start:end] for start, end in pairwise([*starts, len(rows)])]
+    first, *others = blocks or [[]]
+    always, ever = _places(first)
+    for block in others:
+        if line := next((row for row in block[:3] if _names(row, forms, least=2)), []):
+            return line
+        here, anywhere = _places(block)
+        is_other = len(always - anywhere) > 1 or len(here - ever) > 1
+        if is_other and min(len(first), len(block), len(here)) > 1:
+            return block[0]
+    return []
+
+
+def _places(rows: list[Row]) -> tuple[set[int], set[int]]:
+    """The columns that each of these rows fills, and those that any does."""
+    counts = Counter(place for row in rows[:_SAMPLE] for place, cell in enumerate(row) if cell.strip())
+    return {place for place, count in counts.items() if count == len(rows[:_SAMPLE])}, {*counts}
+
+
 def _names(row: Row, forms: list[str], least: int = 1) -> bool:
     """Whether a row has words in at least so many columns of numbers or dates, and none itself."""
     differing, alike = _compare(row, forms)
@@ -401,7 +436,8 @@ def _forms(rows: Sequence[Row], share: float = 0.75) -> list[str]:
     for column in zip_longest(*rows[:_SAMPLE], fillvalue=""):
         counts = Counter(filter(None, map(_form, column)))
         (form, count), *_ = counts.most_common(1) or [("", 0)]
-        forms.append(form if count >= share * counts.total() else "text")
+        is_form = count >= share * counts.total() or (share < 1 < count == counts.total() - 1)
+        forms.append(form if is_form else "text")
     return forms
 
 
@@ -417,6 +453,10 @@ def _form(cell: str) -> str:
     if any(map(str.isdigit, text)):
         return "mixed"
     return "text" if any(map(str.isalpha, text)) else ""
+
+
+def _filled(row: Row) -> int:
+    return sum(bool(cell.strip()) for cell in row)
 
 
 def _length(row: Row) -> int:

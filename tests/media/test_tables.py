@@ -138,6 +138,8 @@ def test_a_second_table_below_the_first_is_named(tmp_path: Path) -> None:
     assert read(tmp_path, f"city,sales,share\n{rows}{second}").notes == [
         "another table seems to begin with the line: city, sold, share (%)"
     ]
+    other = "city,a,b,c\nOslo,5,2,1\nRome,7,3,2\n,,,\nmean,,,4\nmost,,,5\n"
+    assert read(tmp_path, other).notes == ["another table seems to begin with the line: mean, 4"]
     assert read(tmp_path, f"city,sales,share\n{rows}{rows}Bern,closed,\n,,\n{rows}").notes == [
         "columns were read as text because of a few cells: sales (1: closed)"
     ]
@@ -209,6 +211,25 @@ def test_totals_titles_and_units_are_told_by_their_form(tmp_path: Path) -> None:
             "1991": [6, 8],
             "1992": [0, 9],
         },
+        ",Group,\ncity,sold,kept\nOslo,5,6\nRome,7,8\n": {
+            "city": ["Oslo", "Rome"],
+            "sold": [5, 7],
+            "kept": [6, 8],
+        },
+        "AMONG 5,Sex,,Where,\n,men,women,,\n,,,,\n,,,north,south\nAge,1,2,3,4\nPay,5,6,7,8\n": {
+            "AMONG 5": ["Age", "Pay"],
+            "men": [1, 5],
+            "women": [2, 6],
+            "north": [3, 7],
+            "south": [4, 8],
+        },
+        "Total 5,,,,\nname,job,a,b,\nAnn,cook,5,7,\nBob,,6,8,\nname,job,a,b,\nCy,,4,9,x\n": {
+            "name": ["Ann", "Bob", "Cy"],
+            "job": ["cook", None, None],
+            "a": [5, 6, 4],
+            "b": [7, 8, 9],
+            "": [None, None, "x"],
+        },
         "People,,\nname,city,job\nAnn,Oslo,cook\nBob,Rome,poet\n": {
             "name": ["Ann", "Bob"],
             "city": ["Oslo", "Rome"],
@@ -278,9 +299,23 @@ def test_a_table_without_a_header_keeps_its_first_row(tmp_path: Path) -> None:
         "Rent,1200\nFood,300\n": {"column 1": ["Rent", "Food"], "column 2": [1200, 300]},
         "test,1\nx,7\n": {"column 1": ["test", "x"], "column 2": [1, 7]},
         "1,2\n2,9\n3,1\n": {"column 1": [1, 2, 3], "column 2": [2, 9, 1]},
+        "1,2\n": {"column 1": [1], "column 2": [2]},
+        "a,1.5\nb,2\nc,3\nd,px\n": {"column 1": ["a", "b", "c", "d"], "column 2": ["1.5", "2", "3", "px"]},
     }
     note = "no line names the columns; they are called column 1, column 2"
-    assert read_all(tmp_path, cases) == [[note]] * 7
+    assert read_all(tmp_path, cases) == [[note]] * 9
+    titled: dict[str, tables.Columns] = {
+        "Summary,\nSpring,\nRent,$5\nFood,$3\n": {"column 1": ["Rent", "Food"], "column 2": [5, 3]},
+        "Summary,,\n1,Rent,A\nPlans,,\n2,Food,B\n": {
+            "column 1": ["1", "Plans", "2"],
+            "column 2": ["Rent", None, "Food"],
+            "column 3": ["A", None, "B"],
+        },
+    }
+    assert read_all(tmp_path, titled) == [
+        [note, "left out of the table: Summary; Spring"],
+        [f"{note}, column 3", "left out of the table: Summary"],
+    ]
     named: dict[str, tables.Columns] = {
         "land,2020,2021\nOslo,5,6\nRom,7,8\n": {"land": ["Oslo", "Rom"], "2020": [5, 7], "2021": [6, 8]},
         "land,1/22/20\nOslo,5\nRom,7\n": {"land": ["Oslo", "Rom"], "1/22/20": [5, 7]},
