@@ -291,7 +291,7 @@ def _by_name(header: Row, rows: list[Row], notes: list[str]) -> dict[str, list[s
 
 
 def _find_header(rows: list[Row], apart: set[int], width: int) -> int:
-    """Where the columns are named: in the first line of the usual length, or one beside it that names numbers."""
+    """The line of names: the first of the usual length, or one beside it with words above numbers."""
 
     def filled(row: Row) -> int:
         count, is_indented = _filled(row), not row[0].strip()
