@@ -4,7 +4,7 @@ import posixpath
 import re
 import tomllib
 import zipfile
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
@@ -20,9 +20,8 @@ _LINK = re.compile(rb'((?:charts/chart|diagrams/data|notesSlides/notesSlide)[0-9
 _RULES = ("word/styles.xml", "word/numbering.xml")
 _REMARKS = re.compile(r"word/comments\.xml|ppt/comments/.+\.xml")
 _REMARK = re.compile(rb"<(?:w:comment|p:cm|p188:cm|office:annotation)\b(?!-)")
-_OBJECT = re.compile(rb"<(?:m:oMath|[op]:OLEObject|p:oleObj|draw:object(?:-ole)?)[ >]")
 _LEFT_OUT = (
-    "formulas and embedded objects, which are incomplete or left out: {number}",
+    "embedded objects, such as formulas of old versions, which are left out: {number}",
     "comments on the text, which are left out: {number}",
 )
 
@@ -32,6 +31,10 @@ _OFFICE_NAMES = ("{http://schemas.", "{http://purl.oclc.org/ooxml", "{urn:schema
 _HIDDEN = {"moveFrom", "Fallback", "tracked-changes", "annotation", "note-citation", "desc"}
 _HIDDEN |= {"rt", "meta", "settings", "automatic-styles", "styles", "master-styles", "binary-data"}
 _GAPS = {"s": " ", "tab": " ", "ptab": " ", "br": "\n", "cr": "\n", "line-break": "\n", "noBreakHyphen": "-"}
+_FORMULAS = re.compile("f|nary|d|rad|func|acc|bar|mr?|eqArr|s(?:Sub|Sup|SubSup|Pre)|lim(?:Low|Upp)")
+_SIGNS = {"den": "/", "sub": "_", "sup": "^", "lim": "_", "limUpp/lim": "^", "nary/e": " ", "func/e": " "}
+"""What stands before a part of a formula."""
+
 _PRIVATE = re.compile("[\uf020-\uf0ff]")
 _SYMBOLS = tomllib.loads((Path(__file__).parent / "data" / "symbols.toml").read_text(encoding="utf-8"))
 """What fonts show for the characters from U+F020 on."""
@@ -52,10 +55,9 @@ def read_office(path: Path, notes: list[str]) -> Iterator[str]:
             root, linked = part[0].partition("/")[0], _LINK.findall(listed.get(links, b""))
             names += [part[0], *(f"{root}/{link.decode()}" for link in linked)]
         names += filter(_REMARKS.fullmatch, members)
-        reader, counts = _Reader(), Counter[str]()
+        reader, remarks = _Reader(), 0
         for name, content in unpacked(path, archive, filter(members.__contains__, names)):
-            counts[_LEFT_OUT[0]] += len(_OBJECT.findall(content))
-            counts[_LEFT_OUT[1]] += len(_REMARK.findall(content))
+            remarks += len(_REMARK.findall(content))
             try:
                 if not _REMARKS.fullmatch(name):
                     yield reader.text_of(content, name)
@@ -63,7 +65,8 @@ def read_office(path: Path, notes: list[str]) -> Iterator[str]:
                 if _PART.fullmatch(name):
                     raise
                 notes.append(Note("{name} in the document is damaged, and was left out", name=name))
-        notes += [Note(form, number=number) for form, number in counts.items() if number]
+        counts = zip(_LEFT_OUT, (reader.objects, remarks), strict=True)
+        notes += [Note(form, number=number) for form, number in counts if number]
 
 
 def text_of_xml(content: bytes) -> str:
@@ -75,6 +78,7 @@ class _Reader:
     """The visible text of the parts of a document, with a line for each paragraph."""
 
     def __init__(self) -> None:
+        self.objects = 0
         self._numbering, self._is_mixed = _Numbering(), False
         self._bullets = dict[int, tuple[dict[str, str], int]]()
 
@@ -99,6 +103,9 @@ class _Reader:
 
     def _read_child(self, child: Element) -> str:
         name, own = child.tag, ((self._is_mixed or child.tag in ("t", "v")) and child.text) or ""
+        self.objects += name in ("OLEObject", "oleObj", "object-ole") or (name == "object" and self._is_mixed)
+        if _FORMULAS.fullmatch(name):
+            return self._read_formula(child)
         if name == "sym" and "char" in child.attrib:
             return _symbol(chr(int(child.attrib["char"], 16) & 0xFF | 0xF000), [child.get("font", "")])
         if name == "txBody":
@@ -125,6 +132,26 @@ class _Reader:
         kind = rule.get("type", "")
         mark = ")" if "Paren" in kind else "." * ("Period" in kind)
         return f"{'(' * ('Both' in kind)}{_number(count, kind)}{mark} "
+
+    def _read_formula(self, formula: Element) -> str:
+        name, settings = formula.tag, formula.find(f"{formula.tag}Pr")
+        chosen = {} if settings is None else {each.tag: each.get("val", "") for each in settings}
+        signs = _SIGNS | {"den": "¦"} if chosen.get("type") == "noBar" else _SIGNS
+        inner = [part for part in formula if part is not settings]
+        read = self._read_formula if name == "m" else self._read
+        parts = [(part.tag, read(part).strip()) for part in inner]
+        if name in ("d", "m", "mr", "eqArr"):
+            between = {"d": chosen.get("sepChr", "|"), "mr": ", "}.get(name, "; ")
+            text = between.join(text for _, text in parts)
+            return f"{chosen.get('begChr', '(')}{text}{chosen.get('endChr', ')')}" if name == "d" else text
+        mark = chosen.get("chr", {"nary": "∫", "rad": "√", "acc": "\u0302"}.get(name, ""))
+        pieces = [mark] * (name in ("nary", "rad"))
+        for part, text in parts:
+            is_apart = part not in ("e", "fName") or name == "rad"
+            shown = f"({text})" if is_apart and len(text) > 1 and not text.isdecimal() else text
+            sign = signs.get(f"{name}/{part}", signs.get(part, ""))
+            pieces += [f"[{text}]" if part == "deg" else sign + shown] * bool(text)
+        return "".join(pieces) + mark * (name == "acc")
 
 
 def _symbol(character: str, fonts: list[str]) -> str:

@@ -394,22 +394,59 @@ def test_symbols_are_what_their_font_shows(tmp_path: Path) -> None:
     assert load_text(archive(tmp_path / "a.docx", members))[0] == "Δ①☑�≠→π"
 
 
-def test_comments_formulas_and_embedded_objects_are_counted(tmp_path: Path) -> None:
-    names = f'xmlns:w="{WORD}" xmlns:m="urn:m" xmlns:o="urn:schemas-microsoft-com:office:office"'
+def test_comments_and_embedded_objects_are_counted(tmp_path: Path) -> None:
+    names = f'xmlns:w="{WORD}" xmlns:o="urn:schemas-microsoft-com:office:office"'
     embedded = "<w:object><o:OLEObject ><o:LockedField>false</o:LockedField></o:OLEObject></w:object>"
-    text = f"<w:p><w:t>Let</w:t>{embedded}<m:oMathPara><m:oMath><w:t>x</w:t></m:oMath></m:oMathPara></w:p>"
+    text = f"<w:p><w:t>Let</w:t>{embedded}</w:p>"
     remark = '<w:comment w:id="1"><w:t>Why?</w:t></w:comment>'
     members = {
         "word/document.xml": f"<w:x {names}>{text}</w:x>",
         "word/comments.xml": f"<w:comments {names}>{remark}</w:comments>",
     }
     assert load_text(archive(tmp_path / "a.docx", members)) == (
-        "Letx",
+        "Let",
         [
-            "formulas and embedded objects, which are incomplete or left out: 2",
+            "embedded objects, such as formulas of old versions, which are left out: 1",
             "comments on the text, which are left out: 1",
         ],
     )
+
+
+def test_formulas_are_written_in_a_line(tmp_path: Path) -> None:
+    def part(name: str, *inner: str) -> str:
+        return f"<m:{name}>{''.join(inner)}</m:{name}>"
+
+    def given(name: str, **values: str) -> str:
+        return part(name, *(f'<m:{key} m:val="{value}"/>' for key, value in values.items()))
+
+    def text(name: str, words: str) -> str:
+        return part(name, part("r", part("t", words)))
+
+    limits = (given("naryPr", chr="∑"), text("sub", "k=0"), text("sup", "n"))
+    cases = {
+        part("f", text("num", "1"), text("den", "4")): "1/4",
+        part("f", text("num", "a+b"), text("den", "10")): "(a+b)/10",
+        part("f", given("fPr", type="noBar"), text("num", "n"), text("den", "k")): "n¦k",
+        part("sSubSup", text("e", "x"), text("sub", "i"), text("sup", "-1")): "x_i^(-1)",
+        part("nary", *limits, text("e", "k")): "∑_(k=0)^n k",
+        part("nary", text("sub", ""), text("sup", ""), text("e", "x")): "∫ x",
+        part("d", text("e", "x"), text("e", "y")): "(x|y)",
+        part("d", given("dPr", begChr="[", sepChr=",", endChr=""), text("e", "x"), text("e", "y")): "[x,y",
+        part("rad", text("deg", ""), text("e", "ab")): "√(ab)",
+        part("rad", text("deg", "3"), text("e", "2")): "√[3]2",
+        part("acc", text("e", "x")): "x\u0302",
+        part(
+            "func", part("fName", part("limLow", text("e", "lim"), text("lim", "n"))), text("e", "n")
+        ): "lim_n n",
+        part(
+            "m", part("mr", text("e", "1"), text("e", "0")), part("mr", text("e", "0"), text("e", "1"))
+        ): "1, 0; 0, 1",
+    }
+    names = f'xmlns:w="{WORD}" xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"'
+    lines = "".join(f"<w:p>{formula}</w:p>" for formula in cases)
+    members = {"word/document.xml": f"<w:document {names}>{lines}</w:document>"}
+    text_of, notes = load_text(archive(tmp_path / "a.docx", members))
+    assert (text_of.splitlines(), notes) == ([*cases.values()], [])
 
 
 def test_markup_and_time_codes_are_no_text(tmp_path: Path) -> None:
