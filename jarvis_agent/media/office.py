@@ -31,6 +31,7 @@ _OFFICE_NAMES = ("{http://schemas.", "{http://purl.oclc.org/ooxml", "{urn:schema
 _HIDDEN = {"moveFrom", "Fallback", "tracked-changes", "annotation", "note-citation", "desc"}
 _HIDDEN |= {"rt", "meta", "settings", "automatic-styles", "styles", "master-styles", "binary-data"}
 _GAPS = {"s": " ", "tab": " ", "ptab": " ", "br": "\n", "cr": "\n", "line-break": "\n", "noBreakHyphen": "-"}
+_CELLS = {"tc", "table-cell", "covered-table-cell"}
 _FORMULAS = re.compile("f|nary|d|rad|func|acc|bar|mr?|eqArr|s(?:Sub|Sup|SubSup|Pre)|lim(?:Low|Upp)")
 _SIGNS = {"den": "/", "sub": "_", "sup": "^", "lim": "_", "limUpp/lim": "^", "nary/e": " ", "func/e": " "}
 """What stands before a part of a formula."""
@@ -79,7 +80,7 @@ class _Reader:
 
     def __init__(self) -> None:
         self.objects = 0
-        self._numbering, self._is_mixed = _Numbering(), False
+        self._numbering, self._is_mixed, self._cells = _Numbering(), False, list[str]()
         self._bullets = dict[int, tuple[dict[str, str], int]]()
 
     def text_of(self, content: bytes, name: str = "") -> str:
@@ -104,6 +105,8 @@ class _Reader:
     def _read_child(self, child: Element) -> str:
         name, own = child.tag, ((self._is_mixed or child.tag in ("t", "v")) and child.text) or ""
         self.objects += name in ("OLEObject", "oleObj", "object-ole") or (name == "object" and self._is_mixed)
+        if name in ("tr", "table-row"):
+            return self._read_row(child)
         if _FORMULAS.fullmatch(name):
             return self._read_formula(child)
         if name == "sym" and "char" in child.attrib:
@@ -118,6 +121,7 @@ class _Reader:
             text = _PRIVATE.sub(lambda match: _symbol(match[0], [*fonts, "Symbol"]), text)
         if name == "p" and text.strip():
             label = label or self._bullet(child)
+        self._cells += [text] * (name in _CELLS)
         return label + text + ("\n" if name in ("p", "h", "v") else "")
 
     def _bullet(self, paragraph: Element) -> str:
@@ -132,6 +136,14 @@ class _Reader:
         kind = rule.get("type", "")
         mark = ")" if "Paren" in kind else "." * ("Period" in kind)
         return f"{'(' * ('Both' in kind)}{_number(count, kind)}{mark} "
+
+    def _read_row(self, row: Element) -> str:
+        outside, self._cells = self._cells, []
+        text = self._read(row)
+        cells, self._cells = self._cells, outside
+        lines = [[*filter(str.strip, cell.splitlines())] for cell in cells]
+        is_short = len(cells) > 1 and max(map(len, lines)) == 1
+        return " | ".join("".join(line) for line in lines) + "\n" if is_short else text
 
     def _read_formula(self, formula: Element) -> str:
         name, settings = formula.tag, formula.find(f"{formula.tag}Pr")

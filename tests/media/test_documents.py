@@ -394,6 +394,21 @@ def test_symbols_are_what_their_font_shows(tmp_path: Path) -> None:
     assert load_text(archive(tmp_path / "a.docx", members))[0] == "Δ①☑�≠→π"
 
 
+def test_cells_of_a_row_stay_in_their_columns(tmp_path: Path) -> None:
+    def row(*cells: str) -> str:
+        return "<tr>{}</tr>".format("".join(f"<tc>{cell}</tc>" for cell in cells))
+
+    def line(text: str) -> str:
+        return f"<p><r><t>{text}</t></r></p>"
+
+    inner = f"<tbl>{row(line('x'), line('y'))}</tbl>"
+    body = row(line("a"), "<p/>", line("c")) + row("<p/>", "<p/>") + row(line("one")) + row(inner, line("z"))
+    body += row(line("1") + line("2"), line("3"))
+    members = {"word/document.xml": f'<d xmlns="{WORD}"><tbl>{body}</tbl></d>'}
+    text = load_text(archive(tmp_path / "a.docx", members))[0]
+    assert text.splitlines() == ["a | | c", "one", "x | y | z", "1", "2", "3"]
+
+
 def test_comments_and_embedded_objects_are_counted(tmp_path: Path) -> None:
     names = f'xmlns:w="{WORD}" xmlns:o="urn:schemas-microsoft-com:office:office"'
     embedded = "<w:object><o:OLEObject ><o:LockedField>false</o:LockedField></o:OLEObject></w:object>"
