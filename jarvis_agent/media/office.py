@@ -31,6 +31,9 @@ _OFFICE_NAMES = ("{http://schemas.", "{http://purl.oclc.org/ooxml", "{urn:schema
 _HIDDEN = {"moveFrom", "Fallback", "tracked-changes", "annotation", "note-citation", "desc"}
 _HIDDEN |= {"rt", "meta", "settings", "automatic-styles", "styles", "master-styles", "binary-data"}
 _GAPS = {"s": " ", "tab": " ", "ptab": " ", "br": "\n", "cr": "\n", "line-break": "\n", "noBreakHyphen": "-"}
+_APART = {"txbxContent", "note", "text-box", "custom-shape"}
+"""What may stand within a paragraph, and is read after it."""
+_PAGE = re.compile(r"\s*(?:PAGE|NUMPAGES|SECTIONPAGES)\b")
 _CELLS = {"tc", "table-cell", "covered-table-cell"}
 _FORMULAS = re.compile("f|nary|d|rad|func|acc|bar|mr?|eqArr|s(?:Sub|Sup|SubSup|Pre)|lim(?:Low|Upp)")
 _SIGNS = {"den": "/", "sub": "_", "sup": "^", "lim": "_", "limUpp/lim": "^", "nary/e": " ", "func/e": " "}
@@ -81,6 +84,8 @@ class _Reader:
     def __init__(self) -> None:
         self.objects = 0
         self._numbering, self._is_mixed, self._cells = _Numbering(), False, list[str]()
+        self._apart: list[str] | None = None
+        self._fields = list[str]()
         self._bullets = dict[int, tuple[dict[str, str], int]]()
 
     def text_of(self, content: bytes, name: str = "") -> str:
@@ -111,18 +116,40 @@ class _Reader:
             return self._read_formula(child)
         if name == "sym" and "char" in child.attrib:
             return _symbol(chr(int(child.attrib["char"], 16) & 0xFF | 0xF000), [child.get("font", "")])
+        if name in ("p", "h") or (name in _APART and self._apart is not None):
+            return self._read_paragraph(child, own)
         if name == "txBody":
             self._bullets.clear()
-        label = self._numbering.label(child) if name == "p" else ""
-        text = _GAPS.get(name) or own + self._read(child)
+        elif name == "fldChar" and child.get("fldCharType") == "begin":
+            self._fields.append("")
+        elif name == "fldChar" and child.get("fldCharType") == "end":
+            del self._fields[-1:]
+        elif name == "instrText" and self._fields:
+            self._fields[-1] += child.text or ""
+        elif name == "form":
+            values = (each.get(key) for each in child.iter() for key in ("label", "current-value"))
+            own = "\n".join([*filter(None, values), ""])
+        is_page = any(map(_PAGE.match, [child.get("instr", ""), *self._fields]))
+        text = _GAPS.get(name) or own + self._read(child) + "\0" * is_page
         if name == "r" and _PRIVATE.search(text):
             # The font for symbols is the last one of a run.
             fonts = [font for part in child.iterfind("rPr//") for font in part.attrib.values()][::-1]
             text = _PRIVATE.sub(lambda match: _symbol(match[0], [*fonts, "Symbol"]), text)
-        if name == "p" and text.strip():
-            label = label or self._bullet(child)
         self._cells += [text] * (name in _CELLS)
-        return label + text + ("\n" if name in ("p", "h", "v") else "")
+        return text + ("\n" if name == "v" else "")
+
+    def _read_paragraph(self, element: Element, own: str) -> str:
+        outside, self._apart = self._apart, [] if element.tag in ("p", "h") else None
+        self._fields.clear()
+        label = self._numbering.label(element) if element.tag == "p" else ""
+        text = own + self._read(element)
+        inside, self._apart = self._apart or [], outside
+        if "\0" in text:  # it has the number of a page, and may have nothing else
+            text = text.replace("\0", "") if re.search(r"[^\W\d_]", text) else ""
+        if element.tag not in ("p", "h") and outside is not None:
+            outside.append(text)
+            return ""
+        return (label or (self._bullet(element) if text.strip() else "")) + text + "\n" + "".join(inside)
 
     def _bullet(self, paragraph: Element) -> str:
         """The number of a paragraph on a slide."""

@@ -409,6 +409,31 @@ def test_cells_of_a_row_stay_in_their_columns(tmp_path: Path) -> None:
     assert text.splitlines() == ["a | | c", "one", "x | y | z", "1", "2", "3"]
 
 
+def test_numbers_of_pages_are_no_text(tmp_path: Path) -> None:
+    def run(text: str) -> str:
+        return f"<r><t>{text}</t></r>"
+
+    begin, end = (f'<r><fldChar fldCharType="{kind}"/></r>' for kind in ("begin", "end"))
+    number = f"{begin}<r><instrText> PAGE </instrText></r>{run('7')}{end}"
+    listed = f"{begin}<r><instrText>PAGEREF a</instrText></r>{run('12')}{end}"
+    lines = [f"{run('- ')}{number}{run(' -')}", f'<fldSimple instr="NUMPAGES">{run("9")}</fldSimple>']
+    lines += [f"{run('Page ')}{number}", listed, run("8")]
+    body = "".join(f"<p>{line}</p>" for line in lines)
+    members = {"word/document.xml": f'<d xmlns="{WORD}">{body}</d>'}
+    assert load_text(archive(tmp_path / "a.docx", members))[0].splitlines() == ["Page 7", "12", "8"]
+
+
+def test_notes_and_boxes_stand_after_their_paragraph_and_forms_are_read(tmp_path: Path) -> None:
+    box = "<txbxContent><p><r><t>box</t></r></p></txbxContent>"
+    body = f"<p><r><t>Some </t></r><r>{box}</r><r><t>text</t></r></p>"
+    members = {"word/document.xml": f'<d xmlns="{WORD}">{body}</d>'}
+    assert load_text(archive(tmp_path / "a.docx", members))[0] == "Some text\nbox"
+    note = "<note><note-citation>1</note-citation><note-body><p>A note</p></note-body></note>"
+    form = '<form><text current-value="Ada"/><fixed-text label="Name"/></form>'
+    (tmp_path / "a.fodt").write_text(f"<d>{form}<p>Some {note}text</p></d>")
+    assert load_text(tmp_path / "a.fodt")[0] == "Ada\nName\nSome text\nA note"
+
+
 def test_comments_and_embedded_objects_are_counted(tmp_path: Path) -> None:
     names = f'xmlns:w="{WORD}" xmlns:o="urn:schemas-microsoft-com:office:office"'
     embedded = "<w:object><o:OLEObject ><o:LockedField>false</o:LockedField></o:OLEObject></w:object>"
