@@ -33,7 +33,7 @@ from jarvis_agent.core.text import clean
 from jarvis_agent.media import archives, detect
 from jarvis_agent.media.archives import Archive, unpacked
 from jarvis_agent.media.detect import detect_media_type
-from jarvis_agent.media.office import read_office, text_of_xml
+from jarvis_agent.media.office import SYMBOLS, read_office, symbol, text_of_xml
 from jarvis_agent.media.tables import read_table, to_csv
 
 MAX_CHARS = 5_000_000
@@ -226,13 +226,17 @@ def _pdf(path: Path, notes: list[str], scans: dict[int, str]) -> Iterator[str]:
 
 
 def _text_of_page(content: Any) -> str:
-    """The text of a page. PDFium has the letters of a ligature from left to right, also in Arabic."""
+    """The text of a page.
+
+    PDFium has the letters of a ligature from left to right, also in Arabic, and symbols by their codes.
+    """
     from pypdfium2 import raw
 
     text: str = content.get_text_range()
-    if not _RIGHT_TO_LEFT.search(text):
+    if not (_RIGHT_TO_LEFT.search(text) or SYMBOLS.search(text)):
         return text
     x, y = ctypes.c_double(), ctypes.c_double()
+    font, flags = ctypes.create_string_buffer(100), ctypes.c_int()
 
     def origin(place: int) -> tuple[float, float]:
         raw.FPDFText_GetCharOrigin(content, place, x, y)
@@ -240,7 +244,12 @@ def _text_of_page(content: Any) -> str:
 
     letters = list[str]()
     for _, places in groupby(range(content.count_chars()), origin):
-        glyph = [chr(raw.FPDFText_GetUnicode(content, place)) for place in places]
+        glyph = list[str]()
+        for place in places:
+            glyph.append(chr(raw.FPDFText_GetUnicode(content, place)))
+            if SYMBOLS.match(glyph[-1]):
+                raw.FPDFText_GetFontInfo(content, place, font, len(font), flags)
+                glyph[-1] = symbol(glyph[-1], [font.value.decode("latin-1")])
         letters += reversed(glyph) if all(map(_RIGHT_TO_LEFT.match, glyph)) else glyph
     return "".join(letters).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 

@@ -39,7 +39,7 @@ _FORMULAS = re.compile("f|nary|d|rad|func|acc|bar|mr?|eqArr|s(?:Sub|Sup|SubSup|P
 _SIGNS = {"den": "/", "sub": "_", "sup": "^", "lim": "_", "limUpp/lim": "^", "nary/e": " ", "func/e": " "}
 """What stands before a part of a formula."""
 
-_PRIVATE = re.compile("[\uf020-\uf0ff]")
+SYMBOLS = re.compile("[\uf020-\uf0ff]")
 _SYMBOLS = tomllib.loads((Path(__file__).parent / "data" / "symbols.toml").read_text(encoding="utf-8"))
 """What fonts show for the characters from U+F020 on."""
 
@@ -115,7 +115,7 @@ class _Reader:
         if _FORMULAS.fullmatch(name):
             return self._read_formula(child)
         if name == "sym" and "char" in child.attrib:
-            return _symbol(chr(int(child.attrib["char"], 16) & 0xFF | 0xF000), [child.get("font", "")])
+            return symbol(chr(int(child.attrib["char"], 16) & 0xFF | 0xF000), [child.get("font", "")])
         if name in ("p", "h") or (name in _APART and self._apart is not None):
             return self._read_paragraph(child, own)
         if name == "txBody":
@@ -131,10 +131,10 @@ class _Reader:
             own = "\n".join([*filter(None, values), ""])
         is_page = any(map(_PAGE.match, [child.get("instr", ""), *self._fields]))
         text = _GAPS.get(name) or own + self._read(child) + "\0" * is_page
-        if name == "r" and _PRIVATE.search(text):
+        if name == "r" and SYMBOLS.search(text):
             # The font for symbols is the last one of a run.
             fonts = [font for part in child.iterfind("rPr//") for font in part.attrib.values()][::-1]
-            text = _PRIVATE.sub(lambda match: _symbol(match[0], [*fonts, "Symbol"]), text)
+            text = SYMBOLS.sub(lambda match: symbol(match[0], [*fonts, "Symbol"]), text)
         self._cells += [text] * (name in _CELLS)
         return text + ("\n" if name == "v" else "")
 
@@ -193,9 +193,11 @@ class _Reader:
         return "".join(pieces) + mark * (name == "acc")
 
 
-def _symbol(character: str, fonts: list[str]) -> str:
-    """What a character from U+F020 to U+F0FF shows in the first of these fonts that is one of symbols."""
-    shown = next((_SYMBOLS[font] for font in fonts if font in _SYMBOLS), "")
+def symbol(character: str, fonts: list[str]) -> str:
+    """What a character of `SYMBOLS` shows in the first of these fonts that is one of symbols; else "�"."""
+    stems = (font.rpartition("+")[2].partition("-")[0] for font in fonts)  # ABCDEF+Wingdings-Regular
+    names = (stem.replace(" ", "").removesuffix("MT") for stem in stems)
+    shown = next((_SYMBOLS[name] for name in names if name in _SYMBOLS), "")
     return shown[ord(character) - 0xF020 :][:1] or "�"
 
 
