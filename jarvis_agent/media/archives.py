@@ -3,7 +3,7 @@
 with Archive(path) as file, zipfile.ZipFile(file) as archive:
     content = dict(unpacked(path, archive, ["word/document.xml"]))
 
-Parts are unpacked up to `MAX_MARKUP` bytes together, whatever sizes the archive states.
+A part is unpacked up to `MAX_MARKUP` bytes, and all to `MAX_UNPACKED`, whatever sizes the archive states.
 """
 
 import io
@@ -16,6 +16,9 @@ from jarvis_agent.core.errors import InputError
 
 MAX_MARKUP = 20_000_000
 """Maximum size of HTML or XML in bytes; parsed, it takes about ten times as much memory."""
+
+MAX_UNPACKED = 100_000_000
+"""Maximum size of the parts of an archive together in bytes; a long presentation has 40 million."""
 
 _MAX_READ = 10_000_000  # bytes that are read at once from an archive; its list of members is
 
@@ -34,14 +37,15 @@ def unpacked(path: Path, archive: zipfile.ZipFile, names: Iterable[str]) -> Iter
 
     Raises InputError: they are too large, or packed in an unusual way.
     """
-    left = MAX_MARKUP
+    left = MAX_UNPACKED
     for name in dict.fromkeys(names):
         # Only these methods stop at the number of bytes that is asked for.
         if archive.getinfo(name).compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise InputError(f"{path.name} is compressed in an unusual way; open and save it again")
         with archive.open(name) as member:
-            content = member.read(left + 1)
+            content = member.read(min(left, MAX_MARKUP) + 1)
         left -= len(content)
-        if left < 0:
-            raise InputError(f"{path.name} unpacks to more than {MAX_MARKUP:,} bytes; give a part of it")
+        if left < 0 or len(content) > MAX_MARKUP:
+            most = MAX_UNPACKED if left < 0 else MAX_MARKUP
+            raise InputError(f"{path.name} unpacks to more than {most:,} bytes; give a part of it")
         yield name, content

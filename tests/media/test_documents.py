@@ -146,6 +146,12 @@ def test_archives_and_texts_are_limited(tmp_path: Path, monkeypatch: pytest.Monk
     for path, message in cases.items():
         with pytest.raises(InputError, match=message):
             load_text(path)
+    slides = {f"ppt/slides/slide{n}.xml": f"<p><t>{'x' * 300}</t>{' ' * 15_000}</p>" for n in range(3)}
+    shown = archive(tmp_path / "long.pptx", {"ppt/presentation.xml": "<x/>", **slides})
+    assert len(load_text(shown)[0]) > 900, "the limit is that of one part"
+    monkeypatch.setattr(archives, "MAX_UNPACKED", 40_000)
+    with pytest.raises(InputError, match="unpacks to more than 40,000 bytes"):
+        load_text(shown)
     many = archive(
         tmp_path / "many.docx", {f"word/{n:0200}": "" for n in range(100)} | {"word/document.xml": "x"}
     )
