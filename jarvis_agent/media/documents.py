@@ -22,6 +22,7 @@ from html.parser import HTMLParser
 from itertools import dropwhile, groupby
 from pathlib import Path
 from typing import Any
+from unicodedata import combining, normalize
 from urllib.parse import unquote
 
 from jarvis_agent.core.concurrency import check_cancelled
@@ -33,7 +34,8 @@ from jarvis_agent.core.text import clean
 from jarvis_agent.media import archives, detect
 from jarvis_agent.media.archives import Archive, unpacked
 from jarvis_agent.media.detect import detect_media_type
-from jarvis_agent.media.office import SYMBOLS, read_office, symbol, text_of_xml
+from jarvis_agent.media.office import read_office, text_of_xml
+from jarvis_agent.media.symbols import PRIVATE, symbol
 from jarvis_agent.media.tables import read_table, to_csv
 
 MAX_CHARS = 5_000_000
@@ -53,14 +55,22 @@ _CUE = r"^(?:.*\n)?.*-->.*$|<[^<>\n]*>|\{\\[^{}\n]*\}"
 """Of other subtitles: numbers with the times in the next line, and marks."""
 _COMMENT = re.compile(r"\s*NOTE\b")
 
-_HYPHEN = re.compile(r"(?<=(\w))[\x02\ufffe]\s*(?=(\w))")
+_HYPHEN = re.compile(r"([-/.@\\]?\w+)[\x02\ufffe]\s*(?=(\w+))")
 """At the end of a line, as PDFium marks it; elsewhere the mark stands for a character that it cannot name."""
 _LIGATURE = re.compile(r"(?<=[^\W\d_])[\x1b-\x1f](?=[^\W\d_])")
 _LIGATURES = ("ff", "fi", "fl", "ffi", "ffl")
 """As TeX encodes them, in fonts that do not say so."""
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
+_CODE = re.compile(r"[\x01-\x08\x0b\x0c\x0e-\x1f]")
+"""A code in the font of a character that has no name."""
 _UNKNOWN = re.compile("[\ufffd\ue000-\uf8ff]")
-_FEW_CHARS = 40  # of a scanned page: a stamp, a page number
+_VARIANT = re.compile("[\u2e80-\u2fdf]+|\u0338\\s*(\\S)")
+"""Radicals that stand for whole characters, and a stroke, which TeX has before its sign."""
+_TEX = re.compile(r"(?:\w+\+)?CM(?:R|BX|TI|SS|MI|SY)")
+_SIGN = re.compile(r"(?<![a-z])[a-z](?![a-z])|[^a-z .,]")
+"""What TeX may take from its fonts of signs: each character but letters in words."""
+_FEW_CHARS = 40  # of a page that is a picture: a stamp, a page number
+_MARGIN = 10  # points that letters may reach beyond the page
 
 _DPI = 150  # dots per inch of rendered pages; a page of A4 has two million pixels
 _PDFIUM = fork_safe(threading.Lock())  # PDFium does one thing at a time in a process
@@ -201,71 +211,108 @@ def _pdf(path: Path, notes: list[str], scans: dict[int, str]) -> Iterator[str]:
     """The text of each page. Scanned and damaged ones are named."""
     from pypdfium2 import PdfiumError
 
-    damaged, unknown = list[int](), 0
+    damaged, pages, size, unknown = list[int](), dict[int, str](), 0, 0
     with _opened_pdf(path) as document:
         count = len(document)
         for number in range(1, count + 1):
+            check_cancelled()
             try:
                 with _page(document, number) as page, closing(page.get_textpage()) as content:
-                    text = _HYPHEN.sub(_hyphen, _text_of_page(content)).replace("\ufffe", "\ufffd")
-                    text = _LIGATURE.sub(lambda found: _LIGATURES[ord(found[0]) - 0x1B], text)
-                    text = clean(text.replace("\r\n", "\n")).strip()
-                    is_scan = (
-                        len(text) < _FEW_CHARS and _is_picture(page) if text else any(page.get_objects())
-                    )
+                    text = _text_of_page(page, content).strip()
+                    is_scan = _is_scan(page, len(text))
             except PdfiumError:
                 damaged.append(number)
-            else:
-                unknown += len(_UNKNOWN.findall(text))
-                yield (scans.setdefault(number, "") or text) if is_scan else text
+                continue
+            pages[number] = text
+            if is_scan:
+                scans.setdefault(number, "")
+            if (size := size + len(text)) > MAX_CHARS:
+                break  # it is refused
+    broken = "\n".join(pages.values())
+    whole = re.sub(r"\w+[\x02\ufffe]\s*\w+", " ", broken)
+    words, compounds = {*re.findall(r"\w+", whole)}, {*re.findall(r"(?=\b(\w+-\w+))", whole)}
+
+    def join(first: re.Match[str]) -> str:
+        """Two parts of a word, with a hyphen if more than the line break needs it."""
+        left, right = first.groups()
+        is_pair = min(len(left), len(right)) > 3 and {left, right} <= words and left + right not in words
+        is_mixed = any(each.isupper() or not each.isalpha() for each in (left[-1], right[0]))
+        is_part = not left[0].isalnum() or f"{left}-{right}" in compounds
+        return left + "-" * (is_pair or is_mixed or is_part)
+
+    for number, text in pages.items():
+        text = _VARIANT.sub(_usual, _HYPHEN.sub(join, text)).replace("\ufffe", "\ufffd")
+        text = _LIGATURE.sub(lambda found: _LIGATURES[ord(found[0]) - 0x1B], text)
+        text = clean(_CODE.sub("\ufffd", text).replace("\r\n", "\n"))
+        unknown += len(_UNKNOWN.findall(text))
+        yield max(scans.get(number, ""), text, key=len)
     notes += _damage(path, count, damaged)
-    without_text = "left out of {count} pages: {places} (pictures, as in a scan)"
-    notes += _note_pages(without_text, [number for number, read in scans.items() if not read], count)
+    left_out = [number for number, read in scans.items() if not read]
+    without_text = "left out of {count} pages: {places} (without text, as in a scan)"
+    notes += _note_pages(without_text, [number for number in left_out if not pages.get(number)], count)
+    few_words = "pages with few words and a picture, which was not read: {places}"
+    notes += _note_pages(few_words, [number for number in left_out if pages.get(number)], count)
     notes += _note_pages("scanned pages were read: {places}", [n for n in scans if scans[n]], count)
     notes += [Note("characters that the file does not name: {number}", number=unknown)] if unknown else []
 
 
-def _text_of_page(content: Any) -> str:
+def _usual(variant: re.Match[str]) -> str:
+    return normalize("NFC", f"{variant[1]}\u0338") if variant[1] else normalize("NFKC", variant[0])
+
+
+def _text_of_page(page: Any, content: Any) -> str:
     """The text of a page.
 
     PDFium has the letters of a ligature from left to right, also in Arabic, and symbols by their codes.
+    Slides of TeX have text outside of the page that is not shown yet.
     """
     from pypdfium2 import raw
 
-    text: str = content.get_text_range()
-    if not (_RIGHT_TO_LEFT.search(text) or SYMBOLS.search(text)):
-        return text
+    text, count = content.get_text_range(), content.count_chars()
     x, y = ctypes.c_double(), ctypes.c_double()
-    font, flags = ctypes.create_string_buffer(100), ctypes.c_int()
+    name, flags = ctypes.create_string_buffer(100), ctypes.c_int()
+
+    def font(place: int) -> str:
+        raw.FPDFText_GetFontInfo(content, place, name, len(name), flags)
+        return name.value.decode("latin-1")
+
+    is_tex = any(_TEX.match(font(place)) for place in range(0, count, count // 20 + 1))
+    if not (is_tex or any(odd.search(text) for odd in (_RIGHT_TO_LEFT, PRIVATE, _CODE))):
+        return str(text)
+    left, bottom, right, top = box = page.get_cropbox()
+    is_beyond = is_tex and len(content.get_text_bounded(*box)) < len(text)
 
     def origin(place: int) -> tuple[float, float]:
         raw.FPDFText_GetCharOrigin(content, place, x, y)
         return x.value, y.value
 
-    letters = list[str]()
-    for _, places in groupby(range(content.count_chars()), origin):
-        glyph = list[str]()
-        for place in places:
-            glyph.append(chr(raw.FPDFText_GetUnicode(content, place)))
-            if SYMBOLS.match(glyph[-1]):
-                raw.FPDFText_GetFontInfo(content, place, font, len(font), flags)
-                glyph[-1] = symbol(glyph[-1], [font.value.decode("latin-1")])
-        letters += reversed(glyph) if all(map(_RIGHT_TO_LEFT.match, glyph)) else glyph
+    letters = [chr(raw.FPDFText_GetUnicode(content, place)) for place in range(count)]
+    for found in (_SIGN if is_tex else PRIVATE).finditer("".join(letters)):
+        if not raw.FPDFText_IsGenerated(content, at := found.start()):
+            letters[at] = symbol(letters[at], [font(at)])
+    for at in range(count) if is_beyond else ():
+        across, up = origin(at)
+        is_shown = left - _MARGIN < across < right + _MARGIN and bottom - _MARGIN < up < top + _MARGIN
+        letters[at] = letters[at] if is_shown or raw.FPDFText_IsGenerated(content, at) else ""
+    if _RIGHT_TO_LEFT.search(text):
+        glyphs = groupby(range(count), lambda at: origin(at) if _RIGHT_TO_LEFT.match(letters[at]) else at)
+        parts = ("".join(map(letters.__getitem__, places)) for _, places in glyphs)
+        # A mark may stand where its letter does.
+        letters = [part if any(map(combining, part)) else part[::-1] for part in parts]
     return "".join(letters).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _hyphen(beside: re.Match[str]) -> str:
-    """A hyphen that more than the line break needs: beside a capital letter or a digit."""
-    return "" if all(map(str.islower, beside.groups())) else "-"
-
-
-def _is_picture(page: Any) -> bool:
-    """Whether a picture covers most of a page."""
+def _is_scan(page: Any, length: int) -> bool:
+    """Whether a page has something beside its text, and of that at most few characters, as a stamp."""
     from pypdfium2 import raw
 
+    if not length:
+        return any(part.type != raw.FPDF_PAGEOBJ_TEXT for part in page.get_objects())
+    if length >= _FEW_CHARS:
+        return False
     boxes = [image.get_bounds() for image in page.get_objects([raw.FPDF_PAGEOBJ_IMAGE])]
-    covered = max(((right - left) * (top - bottom) for left, bottom, right, top in boxes), default=0.0)
-    return bool(covered > page.get_width() * page.get_height() / 2)
+    covered = sum((right - left) * (top - bottom) for left, bottom, right, top in boxes)
+    return bool(length < _FEW_CHARS * min(1, covered / (page.get_width() * page.get_height())))
 
 
 def _office(path: Path, notes: list[str]) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 import posixpath
 import re
-import tomllib
 import zipfile
 from collections import defaultdict
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from xml.etree.ElementTree import Element
 
 from jarvis_agent.core.notes import Note
 from jarvis_agent.media.archives import Archive, unpacked
+from jarvis_agent.media.symbols import PRIVATE, symbol
 
 _ORDER = "header|document|footnotes|endnotes|footer"
 _PART = re.compile(rf"word/({_ORDER})([0-9]*)\.xml|ppt/slides/slide([0-9]+)\.xml|content\.xml")
@@ -38,10 +38,6 @@ _CELLS = {"tc", "table-cell", "covered-table-cell"}
 _FORMULAS = re.compile("f|nary|d|rad|func|acc|bar|mr?|eqArr|s(?:Sub|Sup|SubSup|Pre)|lim(?:Low|Upp)")
 _SIGNS = {"den": "/", "sub": "_", "sup": "^", "lim": "_", "limUpp/lim": "^", "nary/e": " ", "func/e": " "}
 """What stands before a part of a formula."""
-
-SYMBOLS = re.compile("[\uf020-\uf0ff]")
-_SYMBOLS = tomllib.loads((Path(__file__).parent / "data" / "symbols.toml").read_text(encoding="utf-8"))
-"""What fonts show for the characters from U+F020 on."""
 
 _CIRCLED = "".join(map(chr, (*range(0x2460, 0x2474), *range(0x3251, 0x3260), *range(0x32B1, 0x32C0))))
 _ROMAN = ["", "i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix"]  # with other letters also tens and more
@@ -131,10 +127,10 @@ class _Reader:
             own = "\n".join([*filter(None, values), ""])
         is_page = any(map(_PAGE.match, [child.get("instr", ""), *self._fields]))
         text = _GAPS.get(name) or own + self._read(child) + "\0" * is_page
-        if name == "r" and SYMBOLS.search(text):
+        if name == "r" and PRIVATE.search(text):
             # The font for symbols is the last one of a run.
             fonts = [font for part in child.iterfind("rPr//") for font in part.attrib.values()][::-1]
-            text = SYMBOLS.sub(lambda match: symbol(match[0], [*fonts, "Symbol"]), text)
+            text = PRIVATE.sub(lambda match: symbol(match[0], [*fonts, "Symbol"]), text)
         self._cells += [text] * (name in _CELLS)
         return text + ("\n" if name == "v" else "")
 
@@ -191,14 +187,6 @@ class _Reader:
             sign = signs.get(f"{name}/{part}", signs.get(part, ""))
             pieces += [f"[{text}]" if part == "deg" else sign + shown] * bool(text)
         return "".join(pieces) + mark * (name == "acc")
-
-
-def symbol(character: str, fonts: list[str]) -> str:
-    """What a character of `SYMBOLS` shows in the first of these fonts that is one of symbols; else "�"."""
-    stems = (font.rpartition("+")[2].partition("-")[0] for font in fonts)  # ABCDEF+Wingdings-Regular
-    names = (stem.replace(" ", "").removesuffix("MT") for stem in stems)
-    shown = next((_SYMBOLS[name] for name in names if name in _SYMBOLS), "")
-    return shown[ord(character) - 0xF020 :][:1] or "�"
 
 
 class _Numbering:
