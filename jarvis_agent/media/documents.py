@@ -388,12 +388,12 @@ def _email(path: Path, notes: list[str]) -> Iterator[str]:
     notes += [Note("attached files were left out: {names}", names=", ".join(others))] if others else []
 
 
-_ADDRESSES = ("From", "To", "Cc")
+_HEAD = ("From", "To", "Cc", "Date")
 
 
 def _header(name: str, value: str) -> Any:
-    """A header; addresses as they are written, for Python fails to parse broken ones."""
-    return email.policy.default.header_factory("Subject" if name.title() in _ADDRESSES else name, value)
+    """A header; addresses and dates as they are written, for Python fails to parse broken ones."""
+    return email.policy.default.header_factory("Subject" if name.title() in _HEAD else name, value)
 
 
 def _texts_of_message(part: Any, notes: list[str], others: list[str]) -> Iterator[str]:
@@ -401,9 +401,11 @@ def _texts_of_message(part: Any, notes: list[str], others: list[str]) -> Iterato
     kind, texts = part.get_content_type(), ("plain", "html")
     if part["subject"]:
         yield str(part["subject"])
-    if "@" in str(part["from"]):  # else a program that stored a page
-        yield from (f"{name}: {part[name]}" for name in (*_ADDRESSES, "Date") if part[name])
-    if kind == "multipart/alternative" and (body := part.get_body(texts)) is not None:
+    if not re.match('["<]?Saved by ', str(part["from"])):  # a program that stored a page
+        yield from (f"{name}: {part[name]}" for name in _HEAD if part[name])
+    if re.fullmatch("message/.+-(?:status|notification|report)", kind):  # it has a head alone
+        yield from (f"{name}: {value}" for each in part.get_payload() for name, value in each.items())
+    elif kind == "multipart/alternative" and (body := part.get_body(texts)) is not None:
         yield from _texts_of_message(body, notes, others)
     elif part.is_multipart():
         for each in part.get_payload():

@@ -643,6 +643,18 @@ def test_what_is_filled_in_and_noted_on_a_page_is_read_and_shown(tmp_path: Path)
     for box in (field, note):
         darkest, _ = page.crop(tuple(round(side * scale) for side in box)).getextrema()
         assert darkest < 100  # type: ignore[operator]
+def test_the_head_of_a_message_is_as_it_was_written_and_reports_are_read(tmp_path: Path) -> None:
+    head = "From: nsb (Nathaniel)\nDate: Wed, 20 Sep 1995 00:19:00 (EDT) -0400"
+    (tmp_path / "a.eml").write_text(f"{head}\n\nHi")
+    assert load_text(tmp_path / "a.eml")[0] == f"{head}\nHi"
+    for kind in ("delivery-status", "disposition-notification"):
+        fields = "Final-Recipient: rfc822; bob@example.org\nAction: failed"
+        report = f"--b\nContent-Type: message/{kind}\n\nReporting-MTA: dns; x\n{fields}\n"
+        content = f"Subject: Failed\nContent-Type: multipart/report; boundary=b\n\n{report}--b--\n"
+        (tmp_path / "a.eml").write_text(content)
+        assert load_text(tmp_path / "a.eml") == (f"Failed\nReporting-MTA: dns; x\n{fields}", [])
+
+
 
 
 NAMED = b"""%PDF-1.7
