@@ -442,6 +442,8 @@ _BLOCK = re.compile(
     "|title|tr|ul|v"
 )
 """Elements that begin and end a line, also those of FictionBook. Other elements are words of their own."""
+_GAPS = ("", " ", "\n", " ", "\n")
+"""Between texts, by the edges there: none, of a word, of a block, of a cell, of a row; the last prevails."""
 
 
 class _PageText(HTMLParser):
@@ -449,7 +451,7 @@ class _PageText(HTMLParser):
 
     def __init__(self, *hidden: str) -> None:
         super().__init__()
-        self.text, self._gap, self._end, self._label = io.StringIO(), "", "\n", ""
+        self.text, self._gap, self._end, self._label = io.StringIO(), 0, "\n", ""
         self._hides, self._hidden = ("script", "style", "template", "binary", *hidden), ""
         self._is_exact, self._numbers = False, list[int | None]()  # the number that is next in each open list
 
@@ -477,17 +479,18 @@ class _PageText(HTMLParser):
             del self._numbers[-1:]
 
     def _part(self, tag: str) -> None:
-        if self._gap != "\n" and not _INLINE.fullmatch(tag):
-            self._gap = "\n" if _BLOCK.fullmatch(tag) else " "
+        if not _INLINE.fullmatch(tag):
+            edge = {"tr": 4, "table": 4, "td": 3, "th": 3}.get(tag, 2 if _BLOCK.fullmatch(tag) else 1)
+            self._gap = max(self._gap, edge)
 
     def handle_data(self, data: str) -> None:
         if self._is_exact:
-            text, gap = re.sub("^\r?\n", "", data) if self._gap == "\n" else data, ""
+            text, gap = re.sub("^\r?\n", "", data) if self._gap > 1 else data, 0
         else:
-            text, gap = " ".join(data.split()), " " if data[-1:].isspace() else ""
-            self._gap = self._gap or (" " if data[:1].isspace() else "")
+            text, gap = " ".join(data.split()), int(data[-1:].isspace())
+            self._gap = self._gap or int(data[:1].isspace())
         if text and not self._hidden:
-            self.text.write(("" if self._end == "\n" else self._gap) + self._label + text)
+            self.text.write(("" if self._end == "\n" else _GAPS[self._gap]) + self._label + text)
             self._gap, self._end, self._label = gap, text[-1], ""
 
     def unknown_decl(self, data: str) -> None:

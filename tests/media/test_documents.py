@@ -506,7 +506,11 @@ def test_markup_and_time_codes_are_no_text(tmp_path: Path) -> None:
         "a.txt": (SUBTITLES.replace("\n", "\r\n"), SPOKEN),
         "c.md": ("Hi<br>there, ~~old~~ new[^1].\n\n[^1]: A note.\n", "Hi\nthere, old new[^1].\n1: A note."),
         "d.md": ("<table><tr><td>name</td><td>H<sub>2</sub>O</td></tr></table>\n", "name H2O"),
-        "a.html": ("<html><p><b>AN</b>NUAL</p><p>Report</p><td>1</td><td>2</td>", "ANNUAL\nReport\n1 2"),
+        "a.html": (
+            "<html><p><b>AN</b>NUAL</p><p>Report</p><table><tr><td>1</td><td>2</td></tr>"
+            "<tr><th><p>a</p></th><td><p>b</p><p>c</p></td><td><table><tr><td>d</td></tr></table></td></tr>",
+            "ANNUAL\nReport\n1 2\na b\nc\nd",
+        ),
         "c.html": (
             "<html><ol start=3><li><p>Three<li>Four<ul><li>dot</ul><li value=9>Nine<li><img></ol>"
             "Click <input type=submit value=Send>or<input value=x>not",
