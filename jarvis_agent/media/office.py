@@ -165,8 +165,10 @@ class _Reader:
         text = self._read(row)
         cells, self._cells = self._cells, outside
         lines = [[*filter(str.strip, cell.splitlines())] for cell in cells]
-        is_short = len(cells) > 1 and max(map(len, lines)) == 1
-        return " | ".join("".join(line) for line in lines) + "\n" if is_short else text
+        # The lines of code, of long texts and of a table within a cell are kept.
+        is_long = any(len(cell) > 1 and re.search(r".{101}| \| ", " ".join(cell)) for cell in lines)
+        is_row = len(cells) > 1 and any(lines) and not is_long
+        return " | ".join(map(" ".join, lines)) + "\n" if is_row else text
 
     def _read_formula(self, formula: Element) -> str:
         name, settings = formula.tag, formula.find(f"{formula.tag}Pr")

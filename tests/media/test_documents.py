@@ -409,10 +409,14 @@ def test_cells_of_a_row_stay_in_their_columns(tmp_path: Path) -> None:
 
     inner = f"<tbl>{row(line('x'), line('y'))}</tbl>"
     body = row(line("a"), "<p/>", line("c")) + row("<p/>", "<p/>") + row(line("one")) + row(inner, line("z"))
-    body += row(line("1") + line("2"), line("3"))
+    body += row(line("1") + line("2"), line("3")) + row(line("if x:") + line("y" * 99), line("code"))
+    body += row(inner + inner, line("z"))
     members = {"word/document.xml": f'<d xmlns="{WORD}"><tbl>{body}</tbl></d>'}
     text = load_text(archive(tmp_path / "a.docx", members))[0]
-    assert text.splitlines() == ["a | | c", "one", "x | y | z", "1", "2", "3"]
+    assert text.splitlines() == [
+        *("a | | c", "one", "x | y | z", "1 2 | 3"),
+        *("if x:", "y" * 99, "code", "x | y", "x | y", "z"),
+    ]
 
 
 def test_numbers_of_pages_are_no_text(tmp_path: Path) -> None:
