@@ -235,8 +235,10 @@ class _Numbering:
             form = "" if level.find("isLgl") is not None else _value(above, "numFmt")
             return _number(counts.get(at) or int(_value(above, "start") or 1), form)
 
-        text = "" if _value(level, "numFmt") == "bullet" else _value(level, "lvlText").strip()
-        return text and re.sub("%([1-9])", numbered, text) + " " * (_value(level, "suff") != "nothing")
+        text = _value(level, "lvlText").strip()
+        if _value(level, "numFmt") == "bullet" or len(text) < 2:  # "o", whatever is counted
+            return ""
+        return re.sub("%([1-9])", numbered, text) + " " * (_value(level, "suff") != "nothing")
 
 
 def _value(element: Element | None, path: str, name: str = "val") -> str:

@@ -335,7 +335,8 @@ def test_numbers_of_lists_and_headings_stand_before_the_text(tmp_path: Path) -> 
         + level(2, "lowerLetter", "%3)"),
         "2": level(0, "upperRoman", "%1."),
         "3": level(0, "decimalEnclosedCircle", "%1"),
-        "4": level(0, "bullet", "•") + level(1, "none", "§"),
+        "4": level(0, "lowerLetter", "o") + level(1, "none", "§§"),
+        "5": level(0, "bullet", "--"),
     }
     lists = "".join(
         f'<w:abstractNum w:abstractNumId="{name}">{levels}</w:abstractNum>'
@@ -356,13 +357,14 @@ def test_numbers_of_lists_and_headings_stand_before_the_text(tmp_path: Path) -> 
         line("2"),
         line("7"),
     ]
-    body += [line("7"), line("", style="item"), line("", style="item"), line("4"), line("4", 1), line("0")]
+    body += [line("7"), line("", style="item"), line("", style="item"), line("4"), line("4", 1)]
+    body += [line("5"), line("0")]
     members = {
         "word/document.xml": part("document", "".join(body)),
         "word/numbering.xml": part("numbering", lists),
         "word/styles.xml": part("styles", styles),
     }
-    expected = "一、x 1.3_x 1.4_x a)_x 二、x 2.3_x I._x IX._x X._x ①_x ②_x x §_x x"
+    expected = "一、x 1.3_x 1.4_x a)_x 二、x 2.3_x I._x IX._x X._x ①_x ②_x x §§_x x x"
     assert load_text(archive(tmp_path / "a.docx", members))[0].replace(" ", "_").split() == expected.split()
 
 
