@@ -30,14 +30,18 @@ _OFFICE_NAMES = ("{http://schemas.", "{http://purl.oclc.org/ooxml", "{urn:schema
 
 _HIDDEN = {"moveFrom", "Fallback", "tracked-changes", "annotation", "note-citation", "desc"}
 _HIDDEN |= {"rt", "meta", "settings", "automatic-styles", "styles", "master-styles", "binary-data"}
+_HIDDEN |= {"index-title-template", "index-entry-span"}  # how to write a table of contents
 _GAPS = {"s": " ", "tab": " ", "ptab": " ", "br": "\n", "cr": "\n", "line-break": "\n", "noBreakHyphen": "-"}
 _APART = {"txbxContent", "note", "text-box", "custom-shape"}
 """What may stand within a paragraph, and is read after it."""
 _PAGE = re.compile(r"\s*(?:PAGE|NUMPAGES|SECTIONPAGES)\b")
 _CELLS = {"tc", "table-cell", "covered-table-cell"}
 _FORMULAS = re.compile("f|nary|d|rad|func|acc|bar|mr?|eqArr|s(?:Sub|Sup|SubSup|Pre)|lim(?:Low|Upp)")
-_SIGNS = {"den": "/", "sub": "_", "sup": "^", "lim": "_", "limUpp/lim": "^", "nary/e": " ", "func/e": " "}
+_SIGNS = {"den": "/", "sub": "_", "sup": "^", "lim": "_", "limUpp/lim": "^"}
+_SIGNS |= dict.fromkeys(("nary/e", "func/e", "sPre/e"), " ")
 """What stands before a part of a formula."""
+_RAISED = str.maketrans("0123456789n+-−–", "⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ⁺⁻⁻⁻")
+_LOWERED = str.maketrans("0123456789n+-−–", "₀₁₂₃₄₅₆₇₈₉ₙ₊₋₋₋")
 
 _CIRCLED = "".join(map(chr, (*range(0x2460, 0x2474), *range(0x3251, 0x3260), *range(0x32B1, 0x32C0))))
 _ROMAN = ["", "i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix"]  # with other letters also tens and more
@@ -96,10 +100,12 @@ class _Reader:
         return self._numbering.learn(root) if name in _RULES else self._read(root)
 
     def _read(self, element: Element) -> str:
-        pieces = []
+        pieces, is_open = list[str](), False
         for child in element:
-            if child.tag not in _HIDDEN and child.get("type") != "slidenum":
-                pieces.append(self._read_child(child))
+            is_seen = child.tag not in _HIDDEN and child.get("type") != "slidenum"
+            if is_seen and (text := self._read_child(child)):
+                pieces += [" "] * (is_open and text[0].isalnum()) + [text]
+                is_open = text[-1].isalnum() and bool(_FORMULAS.fullmatch(child.tag))
             pieces.append((self._is_mixed and child.tail) or "")
         return "".join(pieces)
 
@@ -108,7 +114,7 @@ class _Reader:
         self.objects += name in ("OLEObject", "oleObj", "object-ole") or (name == "object" and self._is_mixed)
         if name in ("tr", "table-row"):
             return self._read_row(child)
-        if _FORMULAS.fullmatch(name):
+        if _FORMULAS.fullmatch(name) and (name != "m" or child.find("mr") is not None):
             return self._read_formula(child)
         if name == "sym" and "char" in child.attrib:
             return symbol(chr(int(child.attrib["char"], 16) & 0xFF | 0xF000), [child.get("font", "")])
@@ -131,6 +137,10 @@ class _Reader:
             # The font for symbols is the last one of a run.
             fonts = [font for part in child.iterfind("rPr//") for font in part.attrib.values()][::-1]
             text = PRIVATE.sub(lambda match: symbol(match[0], [*fonts, "Symbol"]), text)
+        if name == "r" and re.fullmatch(r"[-+−–\s0-9n]+", text):
+            shift = _value(child, "rPr/vertAlign") or _value(child, "rPr", "baseline").strip("0%")
+            is_plain = shift in ("", "baseline")
+            text = text.translate({} if is_plain else _LOWERED if shift.startswith(("sub", "-")) else _RAISED)
         self._cells += [text] * (name in _CELLS)
         return text + ("\n" if name == "v" else "")
 

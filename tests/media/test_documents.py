@@ -4,6 +4,7 @@ import json
 import tracemalloc
 import zipfile
 from email.message import EmailMessage
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -444,6 +445,31 @@ def test_notes_and_boxes_stand_after_their_paragraph_and_forms_are_read(tmp_path
     form = '<form><text current-value="Ada"/><fixed-text label="Name"/></form>'
     (tmp_path / "a.fodt").write_text(f"<d>{form}<p>Some {note}text</p></d>")
     assert load_text(tmp_path / "a.fodt")[0] == "Ada\nName\nSome text\nA note"
+    model = "<table-of-content-source><index-title-template>Contents</index-title-template>"
+    model += "<index-entry-span>/</index-entry-span></table-of-content-source>"
+    (tmp_path / "a.fodt").write_text(f"<d>{model}<p>Contents</p></d>")
+    assert load_text(tmp_path / "a.fodt")[0] == "Contents"
+
+
+def test_raised_and_lowered_numbers_stay_apart(tmp_path: Path) -> None:
+    def word(text: str, place: str) -> str:
+        return f'<r><rPr><vertAlign val="{place}"/></rPr><t>{text}</t></r>'
+
+    def shown(text: str, baseline: str) -> str:
+        return f'<r><rPr baseline="{baseline}"/><t>{text}</t></r>'
+
+    for raised, lowered, plain in (
+        (
+            partial(word, place="superscript"),
+            partial(word, place="subscript"),
+            partial(word, place="baseline"),
+        ),
+        (partial(shown, baseline="30000"), partial(shown, baseline="-25%"), partial(shown, baseline="0")),
+    ):
+        runs = plain("10"), raised("-5"), plain(" 32"), lowered("10"), plain(" 2"), raised("n"), raised("+1")
+        line = f"<p>{''.join(runs)}{plain(' 1')}{raised('st')}</p>"
+        members = {"word/document.xml": f'<d xmlns="{WORD}">{line}</d>'}
+        assert load_text(archive(tmp_path / "a.docx", members))[0] == "10⁻⁵ 32₁₀ 2ⁿ⁺¹ 1st"
 
 
 def test_comments_and_embedded_objects_are_counted(tmp_path: Path) -> None:
@@ -487,6 +513,11 @@ def test_formulas_are_written_in_a_line(tmp_path: Path) -> None:
         part("rad", text("deg", ""), text("e", "ab")): "√(ab)",
         part("rad", text("deg", "3"), text("e", "2")): "√[3]2",
         part("acc", text("e", "x")): "x\u0302",
+        part("sPre", text("sub", "6"), text("sup", "12"), text("e", "C")): "_6^12 C",
+        part("sSub", text("e", "I"), text("sub", "S")) + text("r", "R"): "I_S R",
+        part("f", text("num", "9"), text("den", "2")) + text("r", "=n"): "9/2=n",
+        f"<a:m>{part('oMath', part('f', text('num', 'V'), text('den', 'R')))}</a:m>": "V/R",
+        f"<a:m>{part('oMathPara', part('oMath', part('rad', text('e', '2'))))}</a:m>": "√2",
         part(
             "func", part("fName", part("limLow", text("e", "lim"), text("lim", "n"))), text("e", "n")
         ): "lim_n n",
@@ -495,6 +526,7 @@ def test_formulas_are_written_in_a_line(tmp_path: Path) -> None:
         ): "1, 0; 0, 1",
     }
     names = f'xmlns:w="{WORD}" xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"'
+    names += ' xmlns:a="http://schemas.microsoft.com/office/drawing/2010/main"'
     lines = "".join(f"<w:p>{formula}</w:p>" for formula in cases)
     members = {"word/document.xml": f"<w:document {names}>{lines}</w:document>"}
     text_of, notes = load_text(archive(tmp_path / "a.docx", members))
@@ -611,6 +643,18 @@ def test_all_texts_of_a_message_are_read_and_its_other_parts_named(tmp_path: Pat
     assert load_text(tmp_path / "b.eml") == ("From: a b@\nNo parts.", [])
 
 
+def test_the_head_of_a_message_is_as_it_was_written_and_reports_are_read(tmp_path: Path) -> None:
+    head = "From: nsb (Nathaniel)\nDate: Wed, 20 Sep 1995 00:19:00 (EDT) -0400"
+    (tmp_path / "a.eml").write_text(f"{head}\n\nHi")
+    assert load_text(tmp_path / "a.eml")[0] == f"{head}\nHi"
+    for kind in ("delivery-status", "disposition-notification"):
+        fields = "Final-Recipient: rfc822; bob@example.org\nAction: failed"
+        report = f"--b\nContent-Type: message/{kind}\n\nReporting-MTA: dns; x\n{fields}\n"
+        content = f"Subject: Failed\nContent-Type: multipart/report; boundary=b\n\n{report}--b--\n"
+        (tmp_path / "a.eml").write_text(content)
+        assert load_text(tmp_path / "a.eml") == (f"Failed\nReporting-MTA: dns; x\n{fields}", [])
+
+
 SPOKEN = "Hello there.\nGeneral Kenobi."
 TIMES = "00:00:01,000 --> 00:00:02,500"
 SUB_STATION = (
@@ -653,18 +697,6 @@ def test_what_is_filled_in_and_noted_on_a_page_is_read_and_shown(tmp_path: Path)
     for box in (field, note):
         darkest, _ = page.crop(tuple(round(side * scale) for side in box)).getextrema()
         assert darkest < 100  # type: ignore[operator]
-def test_the_head_of_a_message_is_as_it_was_written_and_reports_are_read(tmp_path: Path) -> None:
-    head = "From: nsb (Nathaniel)\nDate: Wed, 20 Sep 1995 00:19:00 (EDT) -0400"
-    (tmp_path / "a.eml").write_text(f"{head}\n\nHi")
-    assert load_text(tmp_path / "a.eml")[0] == f"{head}\nHi"
-    for kind in ("delivery-status", "disposition-notification"):
-        fields = "Final-Recipient: rfc822; bob@example.org\nAction: failed"
-        report = f"--b\nContent-Type: message/{kind}\n\nReporting-MTA: dns; x\n{fields}\n"
-        content = f"Subject: Failed\nContent-Type: multipart/report; boundary=b\n\n{report}--b--\n"
-        (tmp_path / "a.eml").write_text(content)
-        assert load_text(tmp_path / "a.eml") == (f"Failed\nReporting-MTA: dns; x\n{fields}", [])
-
-
 
 
 NAMED = b"""%PDF-1.7
