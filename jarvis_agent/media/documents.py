@@ -363,7 +363,7 @@ def _subtitles(path: Path, notes: list[str]) -> Iterator[str]:
         text = re.sub(r"\\[Nn]", "\n", "\n".join(lines)).replace("\\h", " ")
     elif suffix == ".sub":
         text = text.replace("[br]", "\n").replace("|", "\n")
-    text = re.sub(r"<v(?:\.[^<>\s]*)?[ \t]+([^<>\n]+)>", r"\1: ", text)  # who speaks
+    text = re.sub(r"<v(?:\.[^<>\s]*)?[ \t]+([^<>\s][^<>\n]*)>", r"\1: ", text)  # who speaks
     blocks = "\n".join(text.splitlines()).split("\n\n")
     if blocks[0].startswith("WEBVTT"):
         blocks[0] = blocks[0].partition("\n")[2]
