@@ -389,10 +389,13 @@ def _email(path: Path, notes: list[str]) -> Iterator[str]:
 
 
 _HEAD = ("From", "To", "Cc", "Date")
+_MAX_HEADER = 5_000  # characters; Python takes a time that grows with their square
 
 
 def _header(name: str, value: str) -> Any:
     """A header; addresses and dates as they are written, for Python fails to parse broken ones."""
+    if len(value) > _MAX_HEADER:
+        value = f"{value[:_MAX_HEADER]} …"
     return email.policy.default.header_factory("Subject" if name.title() in _HEAD else name, value)
 
 

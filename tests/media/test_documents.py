@@ -622,6 +622,17 @@ def test_a_message_may_state_no_encoding_or_a_wrong_one(kind: str, stated: str, 
         assert load_text(tmp_path / "b.eml")[0] == "Hi\nGrüße", encoding
 
 
+def test_a_long_list_of_addresses_and_blanks_in_a_cue_are_read_at_once(tmp_path: Path) -> None:
+    many = ", ".join(f"<reader{number}@example.org>" for number in range(200_000))
+    (tmp_path / "a.eml").write_text(f"From: <ada@example.org>\nTo: {many}\n\nHello\n")
+    first, to, *_, last = load_text(tmp_path / "a.eml")[0].splitlines()
+    assert (first, last) == ("From: <ada@example.org>", "Hello")
+    assert to.startswith("To: <reader0@example.org>")
+    assert to.endswith(" …")
+    (tmp_path / "a.vtt").write_text(f"WEBVTT\n\n00:01.000 --> 00:02.500\n<v{' ' * 200_000}\nHi\n")
+    assert load_text(tmp_path / "a.vtt")[0].endswith("Hi")
+
+
 def test_all_texts_of_a_message_are_read_and_its_other_parts_named(tmp_path: Path) -> None:
     forwarded = EmailMessage()
     forwarded["Subject"], forwarded["From"] = "Lunch", "ann@example.org"
