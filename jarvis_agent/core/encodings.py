@@ -52,7 +52,7 @@ def find_encoding(content: bytes) -> tuple[str, list[str]]:
     if certain is not None and not is_hz:
         return certain, []
     damaged = 0 if b"\0" in content else (text := content.decode("utf-8", "replace")).count("\ufffd")
-    if damaged and 4 * damaged < len(text) - len(text.encode("ascii", "ignore")):
+    if damaged and 2 * damaged < len(text) - len(text.encode("ascii", "ignore")):
         return "utf-8", [Note("damaged characters were replaced: {count}", count=damaged)]
     return _guess(content[:_SAMPLE])
 

@@ -25,6 +25,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, dropwhile, islice, pairwise, zip_longest
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from jarvis_agent.core.encodings import decode_text
@@ -49,8 +50,10 @@ _TITLES, _FOOTER, _SAMPLE, _SUMMED = 100, 8, 200, 1000
 
 _WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # how archives (XLSX, XLSB, ODS) and XLS files begin
 
-_RULE = re.compile(r"\s+|[-=+|:\s]{3,}")
-_MISSING = re.compile(r"|[-–—.…:?]{1,3}|n/?a|nan|none|null|#([A-Z0-9/ÄÖÜÉ]+[!?]|N/?[AVD]|#+)", re.IGNORECASE)
+_RULE = re.compile(r"\s*|[-=+|:*_~#\s]{3,}")
+_MISSING = re.compile(
+    r"|[-–—﹣－−.…:?]{1,3}|n/?a|nan|none|null|#([A-Z0-9/ÄÖÜÉ]+[!?]|N/?[AVD]|#+)", re.IGNORECASE
+)
 """No value, or an error as Excel writes it in several languages."""
 
 _DATE = re.compile(
@@ -71,8 +74,8 @@ _NUMBERS = {  # by decimal sign, with what separates thousands
     for sign, marks in {".": ", '", ",": ". '"}.items()
 }
 _PLAIN = {".": str.maketrans("", "", ", '"), ",": str.maketrans(",", ".", ". '")}
-_MARKS = str.maketrans("\u00a0\u202f\u2009\u2212\u2019", "   -'")
-"""Other spaces, the minus sign, and the apostrophe of Swiss numbers."""
+_MARKS = str.maketrans("\u00a0\u202f\u2009\u2212\u2013\u2014\ufe63\uff0d\u2019", "   -----'")
+"""Other spaces, dashes that stand for a minus, and the apostrophe of Swiss numbers."""
 
 _CURRENCY = "$£¥฿\u20a0-\u20cf"
 _UNIT = re.compile(rf" ?[%{_CURRENCY}](?! ?[0-9])|(?<![0-9])(?<![0-9] )[%{_CURRENCY}] ?")
@@ -111,9 +114,10 @@ def table_shape(path: Path) -> tuple[int, list[str], list[str]]:
 
 def to_csv(columns: Mapping[str, Sequence[Cell]]) -> str:
     """Columns, of equal length, as CSV: commas, a header line, and empty cells for None."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([columns, *zip(*columns.values(), strict=True)])
-    return text.getvalue()
+    lines = list[str]()
+    # A "\r" is quoted only if it ends lines.
+    csv.writer(SimpleNamespace(write=lines.append)).writerows([columns, *zip(*columns.values(), strict=True)])
+    return "".join(line.removesuffix("\r\n") + "\n" for line in lines)
 
 
 def write_table(path: Path, columns: Mapping[str, Sequence[Cell]]) -> None:
@@ -138,8 +142,7 @@ def _read(path: Path) -> tuple[dict[str, list[str]], int, str, list[str]]:
     lines, cells, is_apart = list[Row](), 0, False
     apart: set[int] = set()  # the identities of the rows after an empty line
     for line in read:
-        has_words = any(map(str.isalnum, chain.from_iterable(line)))
-        if has_words or (len(line) == 1 and not _RULE.fullmatch(line[0])):
+        if line == [""] or not all(map(_RULE.fullmatch, line)):
             lines.append(line)
             cells += len(line)
             apart |= {id(line)} if is_apart else set()
@@ -164,7 +167,7 @@ def _lines_of_text(text: str, name: str) -> tuple[Iterator[Row], str]:
         lines.readline()
     delimiter = stated[1] if stated else _find_delimiter(text[:MAX_LINE])
     escape = "\\" if re.search(r'[^\\]\\"[^,;\t|\r\n"]', text[:MAX_LINE]) else None  # as databases write
-    is_spaced = f'{delimiter} "' in text[:MAX_LINE]  # a, "b, c"
+    is_spaced = delimiter == " " or f'{delimiter} "' in text[:MAX_LINE]  # a, "b, c"
     reader = csv.reader(lines, delimiter=delimiter, escapechar=escape, skipinitialspace=is_spaced)
     return _rows(reader, name, text.count('"') % 2 == 1), delimiter
 
@@ -193,7 +196,10 @@ def _find_delimiter(text: str) -> str:
         return max([*counts.values(), 2 * (delimiter == ",")])
 
     if "," not in text.partition("\n")[0] and not re.search(r",(?! )|[\t|;]", text):
-        return "\t"  # one column of sentences
+        lines = [*islice(filter(None, map(str.split, io.StringIO(text))), 100)]
+        forms = [*map(_form, chain.from_iterable(lines[1:]))]
+        is_log = len({*map(len, lines)}) == 1 < len(lines[0]) and 2 * forms.count("number") > len(forms)
+        return " " if is_log else "\t"  # one column of sentences
     return max("\t|;,", key=fitness)  # the comma last: it also stands in numbers and texts
 
 
@@ -470,20 +476,19 @@ def _values(cells: Mapping[str, Sequence[str]], delimiter: str, notes: list[str]
     A column whose numbers allow both decimal signs has that of the others, else the usual one of such files.
     """
     columns: Columns = {}
+    most, spoilt = len(next(iter(cells.values()), [])) // 10, list[str]()  # cells that are no numbers
+    odd = {name: {sign: list[str]() for sign in ".,"} for name in cells}
     numeric = {
-        name: {sign: numbers for sign in ".," if (numbers := _numbers(column, sign))}
+        name: {sign: numbers for sign in ".," if (numbers := _numbers(column, sign, odd[name][sign], most))}
         for name, column in cells.items()
     }
     certain = {sign for readings in numeric.values() if len(readings) == 1 for sign in readings}
     usual = min(certain) if len(certain) == 1 else "," if delimiter == ";" else "."
-    most, spoilt = len(next(iter(cells.values()), [])) // 10, list[str]()  # cells that are no numbers
     for place, (name, readings) in enumerate(numeric.items(), 1):
         if not readings:
             columns[name] = [cell.strip() or None for cell in cells[name]]
-            odd = [*islice((cell for cell in cells[name] if _form(cell) in ("text", "mixed")), most + 1)]
-            plain = {*cells[name]} - {*odd} if 0 < len(odd) <= most else ()
-            if any(_numbers([*plain], sign) for sign in ".,"):
-                spoilt.append(f"{name or f'column {place}'} ({len(odd)}: {brief_text(odd[0], 60)})")
+            if few := min(filter(None, odd[name].values()), key=len, default=[]):
+                spoilt.append(f"{name or f'column {place}'} ({len(few)}: {brief_text(few[0], 60)})")
             continue
         values = columns[name] = readings.get(usual) or next(iter(readings.values()))
         for written, value, *others in zip(cells[name], values, *readings.values(), strict=True):
@@ -499,8 +504,11 @@ def _values(cells: Mapping[str, Sequence[str]], delimiter: str, notes: list[str]
     return columns
 
 
-def _numbers(column: Sequence[str], sign: str) -> list[Cell] | None:
-    """The numbers of a column with this decimal sign, and None for missing ones; None if it is text."""
+def _numbers(column: Sequence[str], sign: str, odd: list[str], most: int) -> list[Cell] | None:
+    """The numbers of a column with this decimal sign, and None for missing ones; None if it is text.
+
+    `odd` gets the cells that are no numbers if these are fewer than the numbers, and at most so many.
+    """
     if len({*re.findall(f"[%{_CURRENCY}]", " ".join(column))}) > 1:  # amounts that cannot be compared
         return None
     plain: list[str] = []
@@ -511,9 +519,16 @@ def _numbers(column: Sequence[str], sign: str) -> list[Cell] | None:
         bare = text
         if not text.isdecimal():
             bare = _NEGATIVE.sub(r"-\1\2", _UNIT.sub("", text.translate(_MARKS), 1)).replace("- ", "-", 1)
-        if not _NUMBERS[sign].fullmatch(bare):
-            return None
-        plain.append(bare.translate(_PLAIN[sign]))
+        if _NUMBERS[sign].fullmatch(bare):
+            plain.append(bare.translate(_PLAIN[sign]))
+            continue
+        odd.append(text)
+        if len(odd) > min(most, _SAMPLE + len(plain)):  # it is text
+            plain = []
+            break
+    if odd or not any(plain):
+        odd *= len(odd) < sum(map(bool, plain)) and len({*map(len, column)}) > 1  # codes have one length
+        return None
     convert = int if {*"".join(plain)}.isdisjoint(".eE") else float
     values = [convert(text) if text else None for text in plain]
-    return [*values] if any(plain) and all(map(math.isfinite, filter(None, values))) else None
+    return [*values] if all(map(math.isfinite, filter(None, values))) else None

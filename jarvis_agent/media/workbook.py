@@ -94,7 +94,7 @@ def main(path: str) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
         resource.setrlimit(resource.RLIMIT_CPU, (MAX_SECONDS, MAX_SECONDS))
     sys.stdout.reconfigure(encoding="utf-8", errors="replace", newline="")  # type: ignore[union-attr]
-    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer = csv.writer(sys.stdout)
     try:
         book = load_workbook(path)
         described = [sheet for sheet in book.sheets_metadata if sheet.typ == SheetTypeEnum.WorkSheet]
@@ -103,7 +103,7 @@ def main(path: str) -> None:
     except PasswordError:
         writer.writerow(["it is protected by a password; save it without one"])
     except CalamineError as error:
-        writer.writerow([f"it is damaged ({error})"])
+        writer.writerow([f"it is damaged, or protected by a password ({error})"])
     else:
         name = sheets[0].name if sheets else ""
         forms, without_value = _read_markup(path, name)

@@ -63,6 +63,10 @@ def test_damaged_characters_of_utf_8_are_replaced_with_a_note() -> None:
     assert decode_text(content) == (f"{text}\ufffd終わり", ["damaged characters were replaced: 1"])
     mixed = "Jürgen,Köln\nZoé,Orléans\n".encode() + "François".encode("cp1252")
     assert decode_text(mixed)[0] == "Jürgen,Köln\nZoé,Orléans\nFran\ufffdois"
+    assert decode_text(mixed + b"\n\xd2Stormy\xd3") == (
+        "Jürgen,Köln\nZoé,Orléans\nFran\ufffdois\n\ufffdStormy\ufffd",
+        ["damaged characters were replaced: 3"],
+    )
 
 
 def test_zero_bytes_at_the_end_are_no_text() -> None:

@@ -54,6 +54,7 @@ def test_cells_are_numbers_texts_or_missing(tmp_path: Path) -> None:
         'a\n""\n5\n-\n': {"a": [None, 5, None]},
         "a,b\n%,1\n5,2\n": {"a": ["%", "5"], "b": [1, 2]},
         "a,b\n..,1\n5,?\n6,--\n.,4\n": {"a": [None, 5, 6, None], "b": [1, None, None, 4]},
+        "a,b\n1,﹣5\n-,\n﹣,–2\n": {"a": [1, None, None], "b": [-5, None, -2]},
     }
     # Numbers to Python alone, or infinite.
     for text in ("1_000", "1e999", "inf", "0x10", "१", "1" + " 000" * 1500):
@@ -79,6 +80,12 @@ def test_separators_and_encodings_are_detected(tmp_path: Path) -> None:
         "sep=|\r\na|b\r\nx, y|2\r\n": {"a": ["x, y"], "b": [2]},
         "note\nx\ty\nz\n1;2\nw\n": {"note": ["x\ty", "z", "1;2", "w"]},
         "sales\n3\n4\n": {"sales": [3, 4]},
+        "DEPT  TVD GR  \n  1.5  20 0.1\n 11.5   3 -99.25\n": {
+            "DEPT": [1.5, 11.5],
+            "TVD": [20, 3],
+            "GR": [0.1, -99.25],
+        },
+        "two words\nsee you\nroom 5\n": {"two words": ["see you", "room 5"]},
         'a,b\n"two\nlines",1\n\n': {"a": ["two\nlines"], "b": [1]},
         'a, b\n1, "Doe, J."\n2, "Roe, K."\n': {"a": [1, 2], "b": ["Doe, J.", "Roe, K."]},
         'a,b\n"say \\"hi\\", Ann",1\n': {"a": ['say "hi", Ann'], "b": [1]},
@@ -127,6 +134,11 @@ def test_a_few_words_in_a_column_of_numbers_are_said(tmp_path: Path) -> None:
         "columns were read as text because of a few cells: a (2: bad); column 2 (1: y); c (1: R2); …"
     ]
     assert table.columns["e"][-2] == "$7"
+    rows = [f"{n}.5,{n},{n or ' * '},{n or '2e3'}\n" for n in range(20)]
+    assert read(tmp_path, f"a,b,c,d\n{''.join(rows)}8.7     0.1,008,4,3\n").notes == [
+        "columns were read as text because of a few cells: a (1: 8.7 0.1); b (1: 008); c (1: *); …"
+    ]
+    assert not read(tmp_path, "zip\n" + "10115\n" * 20 + "01234\n").notes
     assert read(tmp_path, "zip,,n\n01234,1.5%,7\n10115,2%,8\n").notes == [
         "1.5% in the column column 2 was read as 1.5"
     ]
@@ -388,7 +400,7 @@ def test_the_error_of_a_file_says_what_is_wrong_with_it(tmp_path: Path) -> None:
         "a,b\n": "no rows after its first line",
         b"\x89\0\0\0\xff\xfe\0\xdc\0\0": "is not text",
         b"PK\x03\x04\0\0\0": "table.csv cannot be read as a workbook: it is damaged",
-        b"\xd0\xcf\x11\xe0" + bytes(2000): "table.csv cannot be read as a workbook: it is damaged",
+        b"\xd0\xcf\x11\xe0" + bytes(2000): "as a workbook: it is damaged, or protected by a password",
         "a,b\n1," + "x" * 200_000 + "\n": "line 2 of table.csv cannot be read: field larger",
         'a,b\n1,"x\n2,y\n3,z\n': "line 4 of table.csv cannot be read: a quotation mark .* never closed",
     }
@@ -400,7 +412,7 @@ def test_the_error_of_a_file_says_what_is_wrong_with_it(tmp_path: Path) -> None:
 
 
 def test_a_written_table_is_read_back(tmp_path: Path) -> None:
-    columns: tables.Columns = {"": [0, 1], "na, me": ['ü "q"', "x\ny"], "n": [1.5, None]}
+    columns: tables.Columns = {"": [0, 1], "na, me": ['ü "q"', "x\ny\rz"], "n": [1.5, None]}
     write_table(tmp_path / "made.csv", columns)
     assert read_table(tmp_path / "made.csv").columns == columns
     with pytest.raises(ValueError, match="shorter"):
@@ -481,6 +493,9 @@ def test_the_first_sheet_with_cells_is_read(tmp_path: Path) -> None:
     assert read_table(workbook(tmp_path / "one.xlsx", rows[2:], [])).notes == []
     with pytest.raises(BadInputError, match="is empty"):
         read_table(workbook(tmp_path / "none.xlsx", []))
+    lines = '<row><c t="inlineStr"><is><t>two&#13;lines</t></is></c><c><v>5</v></c></row>'
+    table = read_table(workbook(tmp_path / "lines.xlsx", [["a", "b"]], cell=lines))
+    assert table.columns == {"a": ["two\nlines"], "b": [5]}
 
 
 def test_a_label_merged_over_rows_is_that_of_each(tmp_path: Path) -> None:
