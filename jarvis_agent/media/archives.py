@@ -8,7 +8,8 @@ A part is unpacked up to `MAX_MARKUP` bytes, and all to `MAX_UNPACKED`, whatever
 
 import io
 import zipfile
-from collections.abc import Iterable, Iterator
+import zlib
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,18 +33,25 @@ class Archive(io.FileIO):
         return super().read(size)
 
 
-def unpacked(path: Path, archive: zipfile.ZipFile, names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-    """Members of an archive by name, each once.
+def unpacked(
+    path: Path, archive: zipfile.ZipFile, names: Iterable[str], needed: Callable[[str], Any] = bool
+) -> Iterator[tuple[str, bytes]]:
+    """Members of an archive by name, each once. One that is damaged is empty if it is not needed.
 
     Raises InputError: they are too large, or packed in an unusual way.
     """
     left = MAX_UNPACKED
     for name in dict.fromkeys(names):
-        # Only these methods stop at the number of bytes that is asked for.
-        if archive.getinfo(name).compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise InputError(f"{path.name} is compressed in an unusual way; open and save it again")
-        with archive.open(name) as member:
-            content = member.read(min(left, MAX_MARKUP) + 1)
+        try:
+            # Only these methods stop at the number of bytes that is asked for.
+            if archive.getinfo(name).compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise InputError(f"{path.name} is compressed in an unusual way; open and save it again")
+            with archive.open(name) as member:
+                content = member.read(min(left, MAX_MARKUP) + 1)
+        except (InputError, zipfile.BadZipFile, zlib.error, EOFError):
+            if needed(name):
+                raise
+            content = b""
         left -= len(content)
         if left < 0 or len(content) > MAX_MARKUP:
             most = MAX_UNPACKED if left < 0 else MAX_MARKUP

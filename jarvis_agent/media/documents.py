@@ -34,7 +34,7 @@ from jarvis_agent.core.text import clean
 from jarvis_agent.media import archives, detect
 from jarvis_agent.media.archives import Archive, unpacked
 from jarvis_agent.media.detect import detect_media_type
-from jarvis_agent.media.office import read_office, text_of_xml
+from jarvis_agent.media.office import read_flat, read_office
 from jarvis_agent.media.symbols import PRIVATE, symbol
 from jarvis_agent.media.tables import read_table, to_csv
 
@@ -320,7 +320,7 @@ def _office(path: Path, notes: list[str]) -> Iterator[str]:
 
 
 def _flat(path: Path, notes: list[str]) -> Iterator[str]:
-    yield _lines(text_of_xml(_markup(path, "XML")))
+    yield _lines(read_flat(_markup(path, "XML"), notes))
 
 
 def _lines(text: str) -> str:

@@ -338,6 +338,8 @@ def test_numbers_of_lists_and_headings_stand_before_the_text(tmp_path: Path) -> 
         "3": level(0, "decimalEnclosedCircle", "%1"),
         "4": level(0, "lowerLetter", "o") + level(1, "none", "§§"),
         "5": level(0, "bullet", "--"),
+        "6": level(0, "decimalZero", "%1" + "." * 9_000, '<w:start w:val="a"/>')
+        + level(1, "ideographDigital", "%2、", '<w:lvlRestart w:val="0"/><w:start w:val="10"/>'),
     }
     lists = "".join(
         f'<w:abstractNum w:abstractNumId="{name}">{levels}</w:abstractNum>'
@@ -348,6 +350,9 @@ def test_numbers_of_lists_and_headings_stand_before_the_text(tmp_path: Path) -> 
     lists += f'<w:num w:numId="7"><w:abstractNumId w:val="2"/>{restarted}</w:num>'
     styles = f'<w:style w:styleId="base">{numbered.format("", "3")}</w:style>'
     styles += '<w:style w:styleId="item"><w:basedOn w:val="base"/></w:style>'
+    styles += f'<w:style w:styleId="top">{numbered.format("", "6")}</w:style>'
+    styles += '<w:style w:styleId="sub"><w:pPr><w:numPr><w:ilvl w:val="1"/></w:numPr></w:pPr>'
+    styles += '<w:basedOn w:val="top"/></w:style>'
     body = [
         line("1"),
         line("1", 1),
@@ -359,24 +364,26 @@ def test_numbers_of_lists_and_headings_stand_before_the_text(tmp_path: Path) -> 
         line("7"),
     ]
     body += [line("7"), line("", style="item"), line("", style="item"), line("4"), line("4", 1)]
-    body += [line("5"), line("0")]
+    body += [line("5"), line("0"), *(line("", style=style) for style in ("top", "sub", "top", "sub"))]
     members = {
         "word/document.xml": part("document", "".join(body)),
         "word/numbering.xml": part("numbering", lists),
         "word/styles.xml": part("styles", styles),
     }
-    expected = "一、x 1.3_x 1.4_x a)_x 二、x 2.3_x I._x IX._x X._x ①_x ②_x x §§_x x x"
+    expected = "一、x 1.3_x 1.4_x a)_x 二、x 2.3_x I._x IX._x X._x ①_x ②_x x §§_x x x "
+    expected += "01{0}_x 一〇、_x 02{0}_x 一一、_x".format("." * 58)
     assert load_text(archive(tmp_path / "a.docx", members))[0].replace(" ", "_").split() == expected.split()
 
 
 def test_numbered_lines_of_slides_have_their_numbers(tmp_path: Path) -> None:
-    def line(text: str, kind: str = "", level: int = 0) -> str:
-        rule = f'<buAutoNum type="{kind}"/>' if kind else ""
+    def line(text: str, kind: str = "", level: Any = 0) -> str:
+        rule = f'<buAutoNum type="{kind}" startAt="1.0"/>' if kind else ""
         return f'<p><pPr lvl="{level}">{rule}</pPr><r><t>{text}</t></r></p>'
 
     body = [line("x", "arabicPeriod"), line("x", "alphaLcParenBoth", 1), line("x", "alphaLcParenBoth", 1)]
     body += [line("", "arabicPeriod"), line("x", "arabicPeriod"), line("x"), line("x", "romanUcParenR")]
-    body += ["</txBody><txBody>", line("x", "romanUcParenR")]
+    body += ["</txBody><txBody>", line("x", "romanUcParenR"), line("x", "arabicPeriod", "x")]
+    body += [line("x", "romanUcParenR", "9" * 5_000), line("x", "romanUcParenR", 8)]
     slide = f'<s xmlns="http://schemas.openxmlformats.org/x"><txBody>{"".join(body)}</txBody></s>'
     members = {"ppt/presentation.xml": "<x/>", "ppt/slides/slide1.xml": slide}
     assert load_text(archive(tmp_path / "a.pptx", members))[0].splitlines() == [
@@ -385,6 +392,9 @@ def test_numbered_lines_of_slides_have_their_numbers(tmp_path: Path) -> None:
         "(b) x",
         "2. x",
         "x",
+        "I) x",
+        "I) x",
+        "1. x",
         "I) x",
         "I) x",
     ]
@@ -397,10 +407,12 @@ def test_symbols_are_what_their_font_shows(tmp_path: Path) -> None:
 
     signs = '<w:sym w:font="Symbol" w:char="F044"/><w:sym w:font="Wingdings" w:char="F081"/>'
     signs += '<w:sym w:font="Wingdings 2" w:char="0052"/><w:sym w:font="Webdings" w:char="F061"/>'
+    signs += '<w:sym w:font="MS Gothic" w:char="2610"/><w:sym w:font="Symbol" w:char="zz"/>'
+    signs += '<w:sym w:font="Symbol" w:char="F01F"/><w:sym w:font="Symbol" w:char="D800"/>'
     runs = [run("\uf0b9", "Symbol"), run("\uf0e0", "Wingdings"), run("\uf070")]
     body = f"<w:r>{signs}</w:r>{''.join(runs)}"
     members = {"word/document.xml": f'<w:document xmlns:w="{WORD}"><w:p>{body}</w:p></w:document>'}
-    assert load_text(archive(tmp_path / "a.docx", members))[0] == "Δ①☑�≠→π"
+    assert load_text(archive(tmp_path / "a.docx", members))[0] == "Δ①☑�☐���≠→π"
 
 
 def test_cells_of_a_row_stay_in_their_columns(tmp_path: Path) -> None:
@@ -427,13 +439,14 @@ def test_numbers_of_pages_are_no_text(tmp_path: Path) -> None:
         return f"<r><t>{text}</t></r>"
 
     begin, end = (f'<r><fldChar fldCharType="{kind}"/></r>' for kind in ("begin", "end"))
-    number = f"{begin}<r><instrText> PAGE </instrText></r>{run('7')}{end}"
+    number = f"{begin}<r><instrText> Pa</instrText><instrText>ge </instrText></r>{run('7')}{end}"
     listed = f"{begin}<r><instrText>PAGEREF a</instrText></r>{run('12')}{end}"
     lines = [f"{run('- ')}{number}{run(' -')}", f'<fldSimple instr="NUMPAGES">{run("9")}</fldSimple>']
-    lines += [f"{run('Page ')}{number}", listed, run("8")]
+    lines += [f"{run('Page ')}{number}", f"{begin}<r><instrText>PAGE</instrText></r>", listed, run("8")]
     body = "".join(f"<p>{line}</p>" for line in lines)
+    body += f"<tbl><tr><tc><p>{run('A')}</p></tc><tc><p>{run('5')}</p></tc></tr></tbl>"
     members = {"word/document.xml": f'<d xmlns="{WORD}">{body}</d>'}
-    assert load_text(archive(tmp_path / "a.docx", members))[0].splitlines() == ["Page 7", "12", "8"]
+    assert load_text(archive(tmp_path / "a.docx", members))[0].splitlines() == ["Page 7", "12", "8", "A | 5"]
 
 
 def test_notes_and_boxes_stand_after_their_paragraph_and_forms_are_read(tmp_path: Path) -> None:
@@ -443,8 +456,17 @@ def test_notes_and_boxes_stand_after_their_paragraph_and_forms_are_read(tmp_path
     assert load_text(archive(tmp_path / "a.docx", members))[0] == "Some text\nbox"
     note = "<note><note-citation>1</note-citation><note-body><p>A note</p></note-body></note>"
     form = '<form><text current-value="Ada"/><fixed-text label="Name"/></form>'
-    (tmp_path / "a.fodt").write_text(f"<d>{form}<p>Some {note}text</p></d>")
-    assert load_text(tmp_path / "a.fodt")[0] == "Ada\nName\nSome text\nA note"
+    form += '<form><form><textarea current-value="Long"><p>Long</p></textarea></form></form>'
+    comment = "<office:annotation><p>Why?</p></office:annotation>"
+    text = f'<d xmlns:office="urn:o">{form}<p>Some {note}text{comment}</p><object-ole/></d>'
+    (tmp_path / "a.fodt").write_text(text)
+    assert load_text(tmp_path / "a.fodt") == (
+        "Ada\nName\nLong\nSome text\nA note",
+        [
+            "embedded objects, such as formulas of old versions, which are left out: 1",
+            "comments on the text, which are left out: 1",
+        ],
+    )
     model = "<table-of-content-source><index-title-template>Contents</index-title-template>"
     model += "<index-entry-span>/</index-entry-span></table-of-content-source>"
     (tmp_path / "a.fodt").write_text(f"<d>{model}<p>Contents</p></d>")
@@ -759,6 +781,39 @@ def test_pages_without_text_and_damaged_pages_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="more than 1,000 pixels"):
         documents.render_pages(tmp_path / "hurt.pdf", tmp_path / "pages.tif", 1_000)
     assert load_text(tmp_path / "hurt.pdf") == (WORDS, ["left out of 2 pages: 2 (damaged)"])
+
+
+def test_damaged_parts_beside_the_text_are_left_out(tmp_path: Path) -> None:
+    names = ["word/comments.xml", "word/numbering.xml", "word/styles.xml"]
+    file = docx(tmp_path / "a.docx", WORDS)
+    with zipfile.ZipFile(file, "a") as parts:
+        for name, method in zip(
+            names, (zipfile.ZIP_BZIP2, zipfile.ZIP_STORED, zipfile.ZIP_STORED), strict=True
+        ):
+            parts.writestr(name, f"<x>{name}</x>", method)
+    file.write_bytes(file.read_bytes().replace(b"<x>word/styles", b"<x>word/stylez"))
+    file.write_bytes(file.read_bytes().replace(b"<x>word/num", b"<x>word/nun"))
+    notes = [f"{name} in the document is damaged, and was left out" for name in sorted(names)]
+    assert (load_text(file)[0], sorted(load_text(file)[1])) == (WORDS, notes)
+
+
+def test_huge_lists_and_fields_of_a_document_are_read_at_once(tmp_path: Path) -> None:
+    begin = '<fldChar fldCharType="begin"/><instrText>IF </instrText>' * 20_000
+    listed = '<p><pPr><numPr><ilvl val="0"/><numId val="1"/></numPr></pPr></p>' * 10_000
+    levels = "".join(f'<lvl ilvl="{at}"><lvlText val="%1."/></lvl>' for at in range(20_000))
+    lists = f'<abstractNum abstractNumId="1">{levels}</abstractNum>'
+    lists += '<num numId="1"><abstractNumId val="1"/></num>'
+    members = {
+        "word/document.xml": f'<d xmlns="{WORD}"><p>{begin}<t>End</t></p>{listed}</d>',
+        "word/numbering.xml": f'<d xmlns="{WORD}">{lists}</d>',
+    }
+    lines = load_text(archive(tmp_path / "a.docx", members))[0].splitlines()
+    assert (lines[0], len(lines), lines[-1]) == ("End", 10_001, "10000.")
+    nested = "<tbl><tr><tc>{}</tc></tr></tbl>"
+    deep = nested.split("{}")[0] * 2_000 + nested.split("{}")[1] * 2_000
+    members["word/document.xml"] = f'<d xmlns="{WORD}">{deep}</d>'
+    with pytest.raises(InputError, match="cannot be read as a Word document"):
+        load_text(archive(tmp_path / "b.docx", members))
 
 
 def test_tags_that_never_end_are_left_out_at_once(tmp_path: Path) -> None:
