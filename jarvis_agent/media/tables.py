@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain, dropwhile, islice, pairwise, zip_longest
+from itertools import chain, dropwhile, islice, pairwise, takewhile, zip_longest
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -97,8 +97,8 @@ def read_table(path: Path) -> Table:
     cells, rest, delimiter, notes = _read(path)
     rows = len(next(iter(cells.values()), []))
     if rest or rows > MAX_ROWS:
-        most = f"{MAX_ROWS:,} rows or {MAX_CELLS:,} cells"
-        raise BadInputError(f"{path.name} has more than {most}; give a part of it")
+        limits = f"{MAX_ROWS:,} rows or {MAX_CELLS:,} cells"
+        raise BadInputError(f"{path.name} has more than {limits}; give a part of it")
     if not cells:
         raise BadInputError(f"{path.name} is empty; its first line must name the columns")
     if not rows:
@@ -230,11 +230,12 @@ def _split(lines: list[Row], apart: set[int], delimiter: str, notes: list[str]) 
     width = min(max(widths, key=lambda number: (widths[number], number)), max(map(_length, lines[:_SAMPLE])))
     at = _find_header(lines, apart, width)
     header, below = [cell.strip() for cell in lines[at]], lines[at + 1 : at + 1 + _SAMPLE]
-    is_row = all(_form(cell) != "text" for cell in header)  # where it is the only line
-    forms, start = _forms(below or [header] * is_row), at + 1
+    forms, start = _forms(below or [header]), at + 1
     differing, alike = _compare(header, forms)
-    is_row = alike > 0 == differing and not (below and _count_up(header, below))
-    is_title = sum(map(bool, header)) == 1 < width != len(header) + 1 and (width > 2 or not differing)
+    is_named = _count_up(header, below) if below else "text" in map(_form, header)
+    is_row = alike > 0 == differing and not is_named
+    has_title = " " in header[0] or (header[0] and below and _filled(below[0]) < 2)  # above two columns
+    is_title = _filled(header) == 1 < width != len(header) + 1 and (width > 2 or has_title)
     if is_row or is_title:
         header = [f"column {number}" for number in range(1, width + 1)]
         start = at if is_row else next((place for place, row in enumerate(lines) if _filled(row) > 1), at)
@@ -309,49 +310,47 @@ def _find_header(rows: list[Row], apart: set[int], width: int) -> int:
     lengths = Counter(length for row in rows[:_SAMPLE] if (length := _length(row)) > 1)
     usual = max(lengths, key=lambda length: (lengths[length], length), default=1)
     full = next(at for at, count in enumerate(counts) if count >= min(width, usual, max(counts)))
+    words = takewhile(lambda line: "number" not in map(_form, line), lines[full + 1 : full + 4])
+    for at, row in enumerate(words, full + 1):  # below titles of several cells
+        full = at if 2 * _filled(row) > 3 * _filled(lines[full]) else full
     gaps = [id(row) in apart for row in rows[1 : full + 2]]
     is_title = gaps[full:] == [True] or spaced[full : full + 2] == [True, False]
-    is_title |= any(2 * _filled(row) > 3 * _filled(rows[full]) for row in rows[full + 1 : full + 2])  # groups
     naming = (
         at
         for at in range(full + is_title, -1, -1)
-        if _has_years(rows[at]) or _names(rows[at], _forms(rows[at + 1 :]))
+        if (at <= full and _has_years(*rows[at : at + 2])) or _names(rows[at], _forms(rows[at + 1 :]))
     )
     short = (at for at in range(full) if filled(rows[at]) >= max(2, width - 1) and not gaps[at])
-    is_data = "number" in map(_form, rows[full]) and not _count_up(
-        rows[full], rows[full + 1 : full + _SAMPLE]
-    )
+    row, below = rows[full], rows[full + 1 : full + _SAMPLE]
+    is_data = "number" in map(_form, row) and not _count_up(row, below)
     return next(naming, next(short, 0 if is_data else full))
 
 
 def _count_up(row: Row, below: list[Row]) -> bool:
-    """Whether the figures of a row are years, or count up, as names of columns do, unlike those below."""
+    """Whether the figures of a row name columns: they are years or count up, and those below do not."""
     places = [place for place, cell in enumerate(row) if _form(cell) in ("date", "number", "range")]
     figures = [row[place].strip() for place in places]
-    if _has_years(row):  # whatever stands below
+    if _has_years(row, *below[:1]):  # whatever stands further below
         return True
     if figures and all(map(_YEAR.fullmatch, figures)):
         is_year = len(figures) > 1 or figures[0][:2] in ("19", "20")
         return is_year and not any(_YEAR.fullmatch(cell.strip()) for line in below for cell in line)
-    if len(figures) < 2:
+    if len(figures) < (2 if row[0].strip() else 1):
         return False
     first = 1 if len(figures) < len(row) and figures[0] == "1" else 0
     column = [figures[0], *(line[places[0]].strip() for line in below[:2] if places[0] < len(line))]
-    return figures == _counts(first, figures) and column != _counts(first, column)
+    counted = [str(first + place) for place in range(max(len(figures), len(column)))]
+    return figures == counted[: len(figures)] and column != counted[: len(column)]
 
 
-def _has_years(row: Row) -> bool:
-    """Whether the figures of a row are three or more years, most in equal steps."""
+def _has_years(row: Row, *below: Row) -> bool:
+    """Whether the figures of a row are years, most in equal steps, unlike those of the next row."""
     figures = [cell.strip() for cell in row if _form(cell) in ("date", "number", "range")]
-    if not all(map(_YEAR.fullmatch, figures)):
+    if len(figures) < 3 or not all(_YEAR.fullmatch(year) and "1900" <= year <= "2100" for year in figures):
         return False
     steps = Counter(int(later) - int(year) for year, later in pairwise(figures))
-    step, count = max(steps.items(), key=lambda item: item[1], default=(0, 0))
-    return step != 0 and count > 1 and 4 * count >= 3 * steps.total()
-
-
-def _counts(first: int, cells: Row) -> Row:
-    return [str(number) for number in range(first, first + len(cells))]
+    (step, count), *_ = steps.most_common(1)
+    return step != 0 and count > 1 and 4 * count >= 3 * steps.total() and not any(map(_has_years, below))
 
 
 def _find_footer(rows: list[Row], apart: set[int], delimiter: str) -> int:
@@ -360,7 +359,8 @@ def _find_footer(rows: list[Row], apart: set[int], delimiter: str) -> int:
         above = rows[max(0, start - _SUMMED) : start]
         below = rows[start + 1 :] if sum(map(bool, rows[start])) > 1 else []  # a total, with remarks
         remarks = {id(row) for row in below if sum(map(bool, row)) == 1 < len(row)}
-        if all(_is_footer(row, above, id(row) in apart | remarks, delimiter) for row in rows[start:]):
+        gaps = remarks if id(above[-1]) in apart else apart | remarks  # none where each line is apart
+        if all(_is_footer(row, above, id(row) in gaps, delimiter) for row in rows[start:]):
             return start
     return len(rows)
 
@@ -374,15 +374,13 @@ def _is_footer(row: Row, above: list[Row], is_apart: bool, delimiter: str) -> bo
     (kind,), width = _forms([line[:1] for line in above], 1.0), max(len(row), len(above[0]))
     is_dated = kind == "date" or (column and all(map(_YEAR.fullmatch, column)))
     is_alone = width > 1 and not others
-    if form and is_apart and (is_dated or kind == "number" or is_alone):
-        return True
-    if form == "text" and is_dated:
+    if form and ((form == "text" and is_dated) or (is_apart and (is_dated or kind == "number" or is_alone))):
         return True
     if form and is_alone:
         return len(label) > max(map(len, column), default=0) and (width > 2 or len(row) == 1)
     if others and not label and _form(row[others[0]]) == "text":
         others = others[1:]  # the label stands further right
-    rows, sums = (2, 2) if is_apart and form else (3, 4 if kind == "text" else 3)
+    rows, sums = (2, 3) if is_apart and form else (3, 4 if kind == "text" else 3)
     if len(above) == _SUMMED or len(above) < rows or len(others) * len(above) < sums:
         return False
     block = [*above, row]
@@ -401,20 +399,21 @@ def _is_sum(column: Sequence[str], delimiter: str) -> bool:
 def _second_table(rows: list[Row], apart: set[int], forms: list[str]) -> Row:
     """The line with which another table seems to begin: it has names, or fills other columns; [] if none."""
     starts = [place for place, row in enumerate(rows) if place == 0 or id(row) in apart]
-    blocks = [rows[start:end] for start, end in pairwise([*starts, len(rows)])]
-    first, *others = blocks or [[]]
-    always, ever = _places(first)
+    first, *others = [rows[start:end] for start, end in pairwise([*starts, len(rows)])] or [[]]
+    always, ever = _filled_columns(first)
     for block in others:
         if line := next((row for row in block[:3] if _names(row, forms, least=2)), []):
             return line
-        here, anywhere = _places(block)
-        is_other = len(always - anywhere) > 1 or len(here - ever) > 1
-        if is_other and min(len(first), len(block), len(here)) > 1:
+        if min(len(first), len(block)) < 2:
+            continue
+        here, anywhere = _filled_columns(block)
+        lost, new = always - anywhere, here - ever
+        if len(lost) + len(new) > 2 or (new and _names(block[0], _forms(block[1:]))):
             return block[0]
     return []
 
 
-def _places(rows: list[Row]) -> tuple[set[int], set[int]]:
+def _filled_columns(rows: list[Row]) -> tuple[set[int], set[int]]:
     """The columns that each of these rows fills, and those that any does."""
     counts = Counter(place for row in rows[:_SAMPLE] for place, cell in enumerate(row) if cell.strip())
     return {place for place, count in counts.items() if count == len(rows[:_SAMPLE])}, {*counts}
@@ -495,8 +494,9 @@ def _values(cells: Mapping[str, Sequence[str]], delimiter: str, notes: list[str]
             is_doubtful = isinstance(value, int) and any(other != value for other in others)
             if is_doubtful or (value is not None and re.search("[%(]", written)):
                 read = "{text} in the column {name} was read as {number}"
-                named = name or f"column {place}"
-                notes.append(Note(read, text=written.strip(), name=named, number=value))
+                if name in ("", f"column {place}"):
+                    read = "{text} in column {place} was read as {number}"
+                notes.append(Note(read, text=written.strip(), name=name, place=place, number=value))
                 break
     if spoilt:
         because = "columns were read as text because of a few cells: {columns}"

@@ -139,9 +139,7 @@ def test_a_few_words_in_a_column_of_numbers_are_said(tmp_path: Path) -> None:
         "columns were read as text because of a few cells: a (1: 8.7 0.1); b (1: 008); c (1: *); …"
     ]
     assert not read(tmp_path, "zip\n" + "10115\n" * 20 + "01234\n").notes
-    assert read(tmp_path, "zip,,n\n01234,1.5%,7\n10115,2%,8\n").notes == [
-        "1.5% in the column column 2 was read as 1.5"
-    ]
+    assert read(tmp_path, "zip,,n\n01234,1.5%,7\n10115,2%,8\n").notes == ["1.5% in column 2 was read as 1.5"]
 
 
 def test_a_second_table_below_the_first_is_named(tmp_path: Path) -> None:
@@ -150,8 +148,13 @@ def test_a_second_table_below_the_first_is_named(tmp_path: Path) -> None:
     assert read(tmp_path, f"city,sales,share\n{rows}{second}").notes == [
         "another table seems to begin with the line: city, sold, share (%)"
     ]
-    other = "city,a,b,c\nOslo,5,2,1\nRome,7,3,2\n,,,\nmean,,,4\nmost,,,5\n"
-    assert read(tmp_path, other).notes == ["another table seems to begin with the line: mean, 4"]
+    begins = "another table seems to begin with the line: {}"
+    other = "city,a,b,c,d\nOslo,5,2,1,2\nRome,7,3,2,3\n,,,,\nmean,,,,4\nmost,,,,5\n"
+    assert read(tmp_path, other).notes == [begins.format("mean, 4")]
+    wider = "city,n,,\nOslo,5,,\nRome,7,,\n,,,\nname,born,city,job\nAnn,1990,Oslo,cook\n"
+    assert read(tmp_path, wider).notes == [begins.format("name, born, city, job")]
+    weeks = "day,early,noon,late\nMon,Ann,Bob,Cy\nTue,Ann,Bob,Cy\n\nMon,,Bob,\nTue,,Cy,\n"
+    assert not read(tmp_path, weeks).notes
     assert read(tmp_path, f"city,sales,share\n{rows}{rows}Bern,closed,\n,,\n{rows}").notes == [
         "columns were read as text because of a few cells: sales (1: closed)"
     ]
@@ -216,7 +219,17 @@ def test_totals_titles_and_units_are_told_by_their_form(tmp_path: Path) -> None:
             "2": [6, 8],
             "3": [0, 0],
         },
-        "month,sales\nJan,1000\nFeb,1200\n\nTotal,2200\n": {"month": ["Jan", "Feb"], "sales": [1000, 1200]},
+        "month,in,out\nJan,1000,5\nFeb,1200,7\n\nTotal,2200,12\n": {
+            "month": ["Jan", "Feb"],
+            "in": [1000, 1200],
+            "out": [5, 7],
+        },
+        "Report:,May,,\nname,city,email,fax\nAnn,Oslo,,\nBob,Rome,,\nCy,Bern,c@x,none given\n": {
+            "name": ["Ann", "Bob", "Cy"],
+            "city": ["Oslo", "Rome", "Bern"],
+            "email": [None, None, "c@x"],
+            "fax": [None, None, "none given"],
+        },
         "Total population,,,\n,all ages,,\nland,1990,1991,1992\nOslo,1500,6,0\nRom,7,8,9\n": {
             "land": ["Oslo", "Rom"],
             "1990": [1500, 7],
@@ -258,6 +271,8 @@ def test_rows_that_look_like_others_stay(tmp_path: Path) -> None:
         "x,y\na,0\nb,0\nc,1\nd,1\n": {"x": ["a", "b", "c", "d"], "y": [0, 0, 1, 1]},
         "code\n12\n9\nA\n": {"code": ["12", "9", "A"]},
         "code\n12\n9\nAB123\nA\nB\n": {"code": ["12", "9", "AB123", "A", "B"]},
+        "name,n\nA,2\nB,1\n\nC,3\n": {"name": ["A", "B", "C"], "n": [2, 1, 3]},
+        "name,n\n\nA,1\n\nB,2\n\nC,3\n\nD,6\n": {"name": ["A", "B", "C", "D"], "n": [1, 2, 3, 6]},
         "tag,n\n#sun,5\n#sea,7\n": {"tag": ["#sun", "#sea"], "n": [5, 7]},
         "#,name\n1,Ann\n2,Bob\n": {"#": [1, 2], "name": ["Ann", "Bob"]},
         "name,a,b\nAnn,5,1\nBob,6,2\nChristopher,,\nDo,,\n": {
@@ -316,6 +331,25 @@ def test_a_table_without_a_header_keeps_its_first_row(tmp_path: Path) -> None:
     }
     note = "no line names the columns; they are called column 1, column 2"
     assert read_all(tmp_path, cases) == [[note]] * 9
+    wider: dict[str, tables.Columns] = {
+        "A,1000,1500,2000\nB,1200,1800,2400\n": {
+            "column 1": ["A", "B"],
+            "column 2": [1000, 1200],
+            "column 3": [1500, 1800],
+            "column 4": [2000, 2400],
+        },
+        "1990,1995,2000\n1991,1996,2001\n": {
+            "column 1": [1990, 1991],
+            "column 2": [1995, 1996],
+            "column 3": [2000, 2001],
+        },
+        "1,,\n2,3,\n4,5,6\n7,8,9\n": {
+            "column 1": [1, 2, 4, 7],
+            "column 2": [None, 3, 5, 8],
+            "column 3": [None, None, 6, 9],
+        },
+    }
+    assert read_all(tmp_path, wider) == [[f"{note}, column 3"]] * 3
     titled: dict[str, tables.Columns] = {
         "Summary,\nSpring,\nRent,$5\nFood,$3\n": {"column 1": ["Rent", "Food"], "column 2": [5, 3]},
         "Summary,,\n1,Rent,A\nPlans,,\n2,Food,B\n": {
@@ -337,6 +371,15 @@ def test_a_table_without_a_header_keeps_its_first_row(tmp_path: Path) -> None:
             "8:00": [5, 7],
             "2019/2020": [6, 8],
         },
+        "name,begin,middle,end\n\nAnn,1990,1995,2000\n": {
+            "name": ["Ann"],
+            "begin": [1990],
+            "middle": [1995],
+            "end": [2000],
+        },
+        ",city\n0,Oslo\n1,Rome\n": {"": [0, 1], "city": ["Oslo", "Rome"]},
+        ",0\n0,5\n1,6\n": {"": [0, 1], "0": [5, 6]},
+        "name,\nAnn,5\nBob,6\n": {"name": ["Ann", "Bob"], "": [5, 6]},
         ",0,1\n0,5,6\n1,7,8\n": {"": [0, 1], "0": [5, 7], "1": [6, 8]},
         "0,1\n5,6\n7,8\n": {"0": [5, 7], "1": [6, 8]},
         "land,2020\nOslo,5\nRom,7\n": {"land": ["Oslo", "Rom"], "2020": [5, 7]},
