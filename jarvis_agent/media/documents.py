@@ -55,18 +55,18 @@ _CUE = r"^(?:.*\n)?.*-->.*$|<[^<>\n]*>|\{\\[^{}\n]*\}"
 """Of other subtitles: numbers with the times in the next line, and marks."""
 _COMMENT = re.compile(r"\s*NOTE\b")
 
-_HYPHEN = re.compile(r"([-/.@\\]?\w+)[\x02\ufffe]\s*(?=(\w+))")
+_HYPHEN = re.compile(r"((?:[-/.@\\]|\b)\w+)\ufffe\s*(?=(\w+)([.)]\s)?)")
 """At the end of a line, as PDFium marks it; elsewhere the mark stands for a character that it cannot name."""
 _LIGATURE = re.compile(r"(?<=[^\W\d_])[\x1b-\x1f](?=[^\W\d_])")
 _LIGATURES = ("ff", "fi", "fl", "ffi", "ffl")
 """As TeX encodes them, in fonts that do not say so."""
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
-_CODE = re.compile(r"[\x01-\x08\x0b\x0c\x0e-\x1f]")
+_CODE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 """A code in the font of a character that has no name."""
 _UNKNOWN = re.compile("[\ufffd\ue000-\uf8ff]")
 _VARIANT = re.compile("[\u2e80-\u2fdf]+|\u0338\\s*(\\S)")
 """Radicals that stand for whole characters, and a stroke, which TeX has before its sign."""
-_TEX = re.compile(r"(?:\w+\+)?CM(?:R|BX|TI|SS|MI|SY)")
+_TEX = re.compile(r"(?:\w+\+)?CM(?:R|BX|TI|SS|TT|SL|MI|SY|EX)")
 _SIGN = re.compile(r"(?<![a-z])[a-z](?![a-z])|[^a-z .,]")
 """What TeX may take from its fonts of signs: each character but letters in words."""
 _FEW_CHARS = 40  # of a page that is a picture: a stamp, a page number
@@ -211,14 +211,16 @@ def _pdf(path: Path, notes: list[str], scans: dict[int, str]) -> Iterator[str]:
     """The text of each page. Scanned and damaged ones are named."""
     from pypdfium2 import PdfiumError
 
-    damaged, pages, size, unknown = list[int](), dict[int, str](), 0, 0
+    damaged, pages, size, unknown, is_tex = list[int](), dict[int, str](), 0, 0, False
     with _opened_pdf(path) as document:
         count = len(document)
         for number in range(1, count + 1):
             check_cancelled()
             try:
                 with _page(document, number) as page, closing(page.get_textpage()) as content:
-                    text = _text_of_page(page, content).strip()
+                    chars = content.count_chars()
+                    is_tex |= any(_TEX.match(_font(content, at)) for at in range(0, chars, chars // 20 + 1))
+                    text = _text_of_page(page, content, is_tex).replace("\r\n", "\n").strip()
                     is_scan = _is_scan(page, len(text))
             except PdfiumError:
                 damaged.append(number)
@@ -226,22 +228,24 @@ def _pdf(path: Path, notes: list[str], scans: dict[int, str]) -> Iterator[str]:
             pages[number] = text
             if is_scan:
                 scans.setdefault(number, "")
-            if (size := size + len(text)) > MAX_CHARS:
-                break  # it is refused
+            if (size := size + len(text)) > 2 * MAX_CHARS:
+                break  # what is left is too long, too
     broken = "\n".join(pages.values())
-    whole = re.sub(r"\w+[\x02\ufffe]\s*\w+", " ", broken)
+    whole = re.sub(r"\b\w+\ufffe\s*\w+", " ", broken)
     words, compounds = {*re.findall(r"\w+", whole)}, {*re.findall(r"(?=\b(\w+-\w+))", whole)}
 
     def join(first: re.Match[str]) -> str:
         """Two parts of a word, with a hyphen if more than the line break needs it."""
-        left, right = first.groups()
+        left, right, is_label = first.groups()
+        if is_label and len(right) < 3:
+            return f"{left}-\n"  # of the next item of a list
         is_pair = min(len(left), len(right)) > 3 and {left, right} <= words and left + right not in words
         is_mixed = any(each.isupper() or not each.isalpha() for each in (left[-1], right[0]))
         is_part = not left[0].isalnum() or f"{left}-{right}" in compounds
         return left + "-" * (is_pair or is_mixed or is_part)
 
     for number, text in pages.items():
-        text = _VARIANT.sub(_usual, _HYPHEN.sub(join, text)).replace("\ufffe", "\ufffd")
+        text = _VARIANT.sub(_usual, _HYPHEN.sub(join, text)).replace("\ufffe", "\ufffd").replace("↦→", "↦")
         text = _LIGATURE.sub(lambda found: _LIGATURES[ord(found[0]) - 0x1B], text)
         text = clean(_CODE.sub("\ufffd", text).replace("\r\n", "\n"))
         unknown += len(_UNKNOWN.findall(text))
@@ -260,7 +264,16 @@ def _usual(variant: re.Match[str]) -> str:
     return normalize("NFC", f"{variant[1]}\u0338") if variant[1] else normalize("NFKC", variant[0])
 
 
-def _text_of_page(page: Any, content: Any) -> str:
+def _font(content: Any, place: int) -> str:
+    """The name of the font of a character on a page."""
+    from pypdfium2 import raw
+
+    name = ctypes.create_string_buffer(100)
+    raw.FPDFText_GetFontInfo(content, place, name, len(name), ctypes.c_int())
+    return name.value.decode("latin-1")
+
+
+def _text_of_page(page: Any, content: Any, is_tex: bool) -> str:
     """The text of a page.
 
     PDFium has the letters of a ligature from left to right, also in Arabic, and symbols by their codes.
@@ -269,18 +282,12 @@ def _text_of_page(page: Any, content: Any) -> str:
     from pypdfium2 import raw
 
     text, count = content.get_text_range(), content.count_chars()
-    x, y = ctypes.c_double(), ctypes.c_double()
-    name, flags = ctypes.create_string_buffer(100), ctypes.c_int()
-
-    def font(place: int) -> str:
-        raw.FPDFText_GetFontInfo(content, place, name, len(name), flags)
-        return name.value.decode("latin-1")
-
-    is_tex = any(_TEX.match(font(place)) for place in range(0, count, count // 20 + 1))
-    if not (is_tex or any(odd.search(text) for odd in (_RIGHT_TO_LEFT, PRIVATE, _CODE))):
+    is_whole = len(text.encode("utf-16-le", "surrogatepass")) >= 2 * count  # without codes that are left out
+    if is_whole and not (is_tex or any(odd.search(text) for odd in (_RIGHT_TO_LEFT, PRIVATE, _CODE))):
         return str(text)
-    left, bottom, right, top = box = page.get_cropbox()
-    is_beyond = is_tex and len(content.get_text_bounded(*box)) < len(text)
+    x, y = ctypes.c_double(), ctypes.c_double()
+    left, bottom, right, top = box = page.get_bbox()
+    is_beyond = is_tex and left < right and len(content.get_text_bounded(*box)) < len(text)
 
     def origin(place: int) -> tuple[float, float]:
         raw.FPDFText_GetCharOrigin(content, place, x, y)
@@ -289,7 +296,9 @@ def _text_of_page(page: Any, content: Any) -> str:
     letters = [chr(raw.FPDFText_GetUnicode(content, place)) for place in range(count)]
     for found in (_SIGN if is_tex else PRIVATE).finditer("".join(letters)):
         if not raw.FPDFText_IsGenerated(content, at := found.start()):
-            letters[at] = symbol(letters[at], [font(at)])
+            letters[at] = symbol(letters[at], [_font(content, at)])
+    for at in (place for place, character in enumerate(letters) if character == "\x02"):
+        letters[at] = "\ufffe" if raw.FPDFText_IsHyphen(content, at) == 1 else "\x03"
     for at in range(count) if is_beyond else ():
         across, up = origin(at)
         is_shown = left - _MARGIN < across < right + _MARGIN and bottom - _MARGIN < up < top + _MARGIN
@@ -312,7 +321,8 @@ def _is_scan(page: Any, length: int) -> bool:
         return False
     boxes = [image.get_bounds() for image in page.get_objects([raw.FPDF_PAGEOBJ_IMAGE])]
     covered = sum((right - left) * (top - bottom) for left, bottom, right, top in boxes)
-    return bool(length < _FEW_CHARS * min(1, covered / (page.get_width() * page.get_height())))
+    area = page.get_width() * page.get_height()
+    return bool(area and length < _FEW_CHARS * min(1, covered / area))
 
 
 def _office(path: Path, notes: list[str]) -> Iterator[str]:
@@ -394,9 +404,10 @@ _MAX_HEADER = 5_000  # characters; Python takes a time that grows with their squ
 
 def _header(name: str, value: str) -> Any:
     """A header; addresses and dates as they are written, for Python fails to parse broken ones."""
-    if len(value) > _MAX_HEADER:
-        value = f"{value[:_MAX_HEADER]} …"
-    return email.policy.default.header_factory("Subject" if name.title() in _HEAD else name, value)
+    if name.lower().startswith(("content-", "mime-")):
+        return email.policy.default.header_factory(name, value)
+    shown = value if len(value) <= _MAX_HEADER else f"{value[:_MAX_HEADER]} …"
+    return email.policy.default.header_factory("Subject", shown)
 
 
 def _texts_of_message(part: Any, notes: list[str], others: list[str]) -> Iterator[str]:

@@ -148,7 +148,8 @@ class _Reader:
             fonts = [font for part in child.iterfind("rPr//") for font in part.attrib.values()][:-40:-1]
             text = PRIVATE.sub(lambda match: symbol(match[0], [*fonts, "Symbol"]), text)
         if name == "r" and re.fullmatch(r"[-+−–\s0-9n]+", text):
-            shift = _value(child, "rPr/vertAlign") or _value(child, "rPr", "baseline").strip("0%")
+            stated = [part.get("baseline", "").strip("0%") for part in child.iterfind("rPr")]
+            shift = _value(child, "rPr/vertAlign") or "".join(stated)
             is_plain = shift in ("", "baseline")
             text = text.translate({} if is_plain else _LOWERED if shift.startswith(("sub", "-")) else _RAISED)
         if name in _CELLS:

@@ -50,7 +50,7 @@ _TITLES, _FOOTER, _SAMPLE, _SUMMED = 100, 8, 200, 1000
 
 _WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # how archives (XLSX, XLSB, ODS) and XLS files begin
 
-_RULE = re.compile(r"\s*|[-=+|:*_~#\s]{3,}")
+_RULE = re.compile(r"\s*|[-=+|:\s]{3,}")
 _MISSING = re.compile(
     r"|[-–—﹣－−.…:?]{1,3}|n/?a|nan|none|null|#([A-Z0-9/ÄÖÜÉ]+[!?]|N/?[AVD]|#+)", re.IGNORECASE
 )
@@ -196,9 +196,11 @@ def _find_delimiter(text: str) -> str:
         return max([*counts.values(), 2 * (delimiter == ",")])
 
     if "," not in text.partition("\n")[0] and not re.search(r",(?! )|[\t|;]", text):
-        lines = [*islice(filter(None, map(str.split, io.StringIO(text))), 100)]
+        lines = [*islice(filter(None, map(re.compile(r"[^ \r\n]+").findall, io.StringIO(text))), 100)]
         forms = [*map(_form, chain.from_iterable(lines[1:]))]
-        is_log = len({*map(len, lines)}) == 1 < len(lines[0]) and 2 * forms.count("number") > len(forms)
+        is_even = len({*map(len, lines)}) == 1 and min(len(lines), len(lines[0])) > 2 and '"' not in text
+        is_number = all(re.fullmatch("[0-9]{1,3}( [0-9]{3})+", " ".join(line)) for line in lines[1:])
+        is_log = is_even and not is_number and 2 * forms.count("number") > len(forms)
         return " " if is_log else "\t"  # one column of sentences
     return max("\t|;,", key=fitness)  # the comma last: it also stands in numbers and texts
 
@@ -318,7 +320,7 @@ def _find_header(rows: list[Row], apart: set[int], width: int) -> int:
     naming = (
         at
         for at in range(full + is_title, -1, -1)
-        if (at <= full and _has_years(*rows[at : at + 2])) or _names(rows[at], _forms(rows[at + 1 :]))
+        if (at <= full and _has_years(*rows[at : at + 4])) or _names(rows[at], _forms(rows[at + 1 :]))
     )
     short = (at for at in range(full) if filled(rows[at]) >= max(2, width - 1) and not gaps[at])
     row, below = rows[full], rows[full + 1 : full + _SAMPLE]
@@ -330,7 +332,7 @@ def _count_up(row: Row, below: list[Row]) -> bool:
     """Whether the figures of a row name columns: they are years or count up, and those below do not."""
     places = [place for place, cell in enumerate(row) if _form(cell) in ("date", "number", "range")]
     figures = [row[place].strip() for place in places]
-    if _has_years(row, *below[:1]):  # whatever stands further below
+    if _has_years(row, *below[:3]):  # whatever stands further below
         return True
     if figures and all(map(_YEAR.fullmatch, figures)):
         is_year = len(figures) > 1 or figures[0][:2] in ("19", "20")
@@ -344,13 +346,14 @@ def _count_up(row: Row, below: list[Row]) -> bool:
 
 
 def _has_years(row: Row, *below: Row) -> bool:
-    """Whether the figures of a row are years, most in equal steps, unlike those of the next row."""
+    """Whether the figures of a row are years, most in equal steps, unlike those of each next row."""
     figures = [cell.strip() for cell in row if _form(cell) in ("date", "number", "range")]
     if len(figures) < 3 or not all(_YEAR.fullmatch(year) and "1900" <= year <= "2100" for year in figures):
         return False
     steps = Counter(int(later) - int(year) for year, later in pairwise(figures))
     (step, count), *_ = steps.most_common(1)
-    return step != 0 and count > 1 and 4 * count >= 3 * steps.total() and not any(map(_has_years, below))
+    is_like = bool(below) and all(map(_has_years, below))
+    return step != 0 and count > 1 and 4 * count >= 3 * steps.total() and not is_like
 
 
 def _find_footer(rows: list[Row], apart: set[int], delimiter: str) -> int:

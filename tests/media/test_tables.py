@@ -274,6 +274,19 @@ def test_rows_that_look_like_others_stay(tmp_path: Path) -> None:
         "name,n\nA,2\nB,1\n\nC,3\n": {"name": ["A", "B", "C"], "n": [2, 1, 3]},
         "name,n\n\nA,1\n\nB,2\n\nC,3\n\nD,6\n": {"name": ["A", "B", "C", "D"], "n": [1, 2, 3, 6]},
         "tag,n\n#sun,5\n#sea,7\n": {"tag": ["#sun", "#sea"], "n": [5, 7]},
+        "rating\n***\n****\n*\n": {"rating": ["***", "****", "*"]},
+        "sales eur in total\n1 234 567 890\n5 678 901 234\n": {
+            "sales eur in total": [1234567890, 5678901234]
+        },
+        "phone number\n555 1234\n555 5678\n555 9999\n": {
+            "phone number": ["555 1234", "555 5678", "555 9999"]
+        },
+        "plant,2020,2021,2022\nX,1950,1960,1970\nY,800,900,950\n": {
+            "plant": ["X", "Y"],
+            "2020": [1950, 800],
+            "2021": [1960, 900],
+            "2022": [1970, 950],
+        },
         "#,name\n1,Ann\n2,Bob\n": {"#": [1, 2], "name": ["Ann", "Bob"]},
         "name,a,b\nAnn,5,1\nBob,6,2\nChristopher,,\nDo,,\n": {
             "name": ["Ann", "Bob", "Christopher", "Do"],
