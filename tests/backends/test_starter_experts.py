@@ -266,9 +266,13 @@ async def test_synthetic_speech_is_transcribed(run: Run, tmp_path: Path) -> None
 
 @pytest.mark.starter
 async def test_what_is_hard_to_understand_is_transcribed_with_a_note(pool: ModelPool, tmp_path: Path) -> None:
+    import numpy as np
+
     spec = TASKS["automatic-speech-recognition"]
     (model,) = await StarterSource(SETTINGS).candidates(spec, limit=1)
-    write_audio(tmp_path / "backwards.wav", read_audio(SPEECH, 16_000)[0][::-1], 16_000)
+    backwards = read_audio(SPEECH, 16_000)[0][::-1]
+    noise = np.random.default_rng(0).normal(0, 0.05, len(backwards))
+    write_audio(tmp_path / "backwards.wav", backwards + noise, 16_000)
     for path, is_noted in ((SPEECH, False), (tmp_path / "backwards.wav", True)):
         call = Call(spec, model, {"audio": Resource(kind="audio", path=path)}, Path, SETTINGS)
         assert (await StarterBackend(SETTINGS, pool).run(call))["text"]
