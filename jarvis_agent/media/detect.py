@@ -274,9 +274,4 @@ def _of_other(head: bytes, file: BinaryIO, path: Path, name: str) -> tuple[Modal
     size = 84 + 50 * int.from_bytes(head[80:84], "little")  # subtitles have this ending, too
     if path.suffix.lower() == ".stl" and size <= file.seek(0, SEEK_END):
         return _by_name(path.name)
-    with suppress(ImportError, OSError, RuntimeError, TypeError):  # the errors of soundfile
-        import soundfile
-
-        file.seek(0)
-        return "audio", f"audio/x-{soundfile.info(file).format.lower()}"
     raise InputError(f"{name} is damaged, or not a supported file type (image, audio, video, table or text)")

@@ -3,7 +3,7 @@
     check_limits(resource)        # InputError: "talk.wav lasts 10:00:00, longer than 1:00:00 …"
     check_task_limits("text-to-speech", {"text": book})     # UnsupportedError: "… at most 20,000 …"
 
-Audio and video are not checked if soundfile or PyAV is missing; they cannot be decoded then either.
+Audio and video are not checked if PyAV is missing; they cannot be decoded then either.
 """
 
 from collections.abc import Iterator, Mapping
@@ -105,11 +105,9 @@ def check_task_limits(task: str, inputs: Mapping[str, Any]) -> None:
     """
     for measure, limit in TASK_LIMITS.get(task, {}).items():
         if (size := max(_amounts(measure, inputs), default=0)) > limit:
-            raise UnsupportedError(
-                f"{task} on this machine takes at most {limit:,} {measure}, and this input has {size:,.0f}; "
-                "give a part of it, or use a hosted model",
-                advice="JARVIS_POLICY=hosted-first prefers hosted models",
-            )
+            most = f"takes at most {limit:,} {measure}, and this input has {size:,.0f}"
+            helps = f"{task} on this machine {most}; give a part of it, or use a hosted model"
+            raise UnsupportedError(helps, advice="JARVIS_POLICY=hosted-first prefers hosted models")
 
 
 def _amounts(measure: Measure, inputs: Mapping[str, Any]) -> Iterator[float]:

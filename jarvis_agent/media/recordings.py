@@ -50,9 +50,7 @@ _FASTSTART = {"movflags": "+faststart"}
 MAX_SAMPLES = 500_000_000
 """Maximum number of samples over all channels; decoded, they take 2 GB."""
 
-_KEPT_ENERGY = 0.55
-"""Share of the strongest channel's energy that a mean of channels keeps; that of unrelated ones has half."""
-
+_KEPT_ENERGY = 0.55  # of the strongest channel, by a mean of channels; that of unrelated ones has half
 _SILENT = 1e-9  # energy of recordings that hold the noise of their format alone
 _UNRELATED = 0.3  # correlation of channels below which each is a signal of its own
 _LOUDEST = 4.0  # largest sample of a recording that is only too loud; in larger ones, full scale is not 1
@@ -214,10 +212,8 @@ def _frames_at(path: Path, count: int, total: int, notes: list[str]) -> tuple[li
 def _add_frame(frames: list[tuple[float, Image]], frame: Any, path: Path) -> None:
     pixels = frame.width * frame.height + sum(image.width * image.height for _, image in frames)
     if pixels > MAX_FRAME_PIXELS:
-        raise BadInputError(
-            f"{len(frames) + 1} frames of {path.name} have more than {MAX_FRAME_PIXELS:,} pixels "
-            "together; take fewer, or make the video smaller"
-        )
+        most = f"more than {MAX_FRAME_PIXELS:,} pixels together; take fewer, or make the video smaller"
+        raise BadInputError(f"{len(frames) + 1} frames of {path.name} have {most}")
     frames.append((float(frame.time or 0.0), frame.to_image()))
 
 
@@ -341,42 +337,37 @@ def _encoded(frames: Iterable[Any], stream: Any) -> Iterator[Any]:
 
 
 def measure_packets(container: Any) -> Packets:
-    """What the packets of an opened container tell.
+    """What the packets of the first video and the first sound of an opened container tell.
 
     Timestamps can be forged, so a stream lasts at least as long as its packets together, and a frame of a
     video at least 1 / `_MAX_FPS` s.
     """
-    starts, end, is_mp3 = dict[int, float](), 0.0, container.format.name == "mp3"
-    together, counts = defaultdict[int, float](float), Counter[int]()
-    after_key, distance = Counter[int](), Counter[int]()
-    largest, cut = dict[tuple[int, bytes], int](), set[int]()
+    streams, is_mp3 = container.streams, container.format.name == "mp3"
+    starts, lasts, largest = dict[str, float](), defaultdict[str, float](float), Counter[tuple[str, bytes]]()
+    end, frames, since_key, distance, cut = 0.0, 0, 0, 0, set[str]()
     with suppress(_load_av().FFmpegError, IndexError):  # the file breaks off
-        for packet in container.demux():
-            stream = packet.stream
-            if not packet.size or packet.time_base is None or stream.type not in ("audio", "video"):
+        for packet in container.demux(*streams.video[:1], *streams.audio[:1]):
+            kind = packet.stream.type
+            if not packet.size or packet.time_base is None:
                 continue
-            counts[stream.index] += 1
-            after_key[stream.index] = 1 if packet.is_keyframe else after_key[stream.index] + 1
-            distance[stream.index] = max(distance[stream.index], after_key[stream.index])
             # The third byte of an MP3 frame has what its size depends on.
-            form = stream.index, bytes(packet)[2:3] if is_mp3 else b""
-            is_short = is_mp3 and packet.size < largest.get(form, 0)
-            (cut.add if packet.is_corrupt or is_short else cut.discard)(stream.index)
-            largest[form] = max(packet.size, largest.get(form, 0))
+            form = kind, bytes(packet)[2:3] if is_mp3 else b""
+            is_short = is_mp3 and packet.size < largest[form]
+            (cut.add if packet.is_corrupt or is_short else cut.discard)(kind)
+            largest[form] = max(packet.size, largest[form])
             # FFmpeg states some negative durations as numbers of 32 bits without a sign.
             units = packet.duration or 0
             seconds = float(units * packet.time_base) if 0 < units < 2**31 else 0.0
             if packet.pts is not None:
                 place = float(packet.pts * packet.time_base)
-                end = max(end, place + seconds - max(starts.setdefault(stream.index, place), 0.0))
-            least = 1 / max(stream.average_rate or 0, _MAX_FPS) if stream.type == "video" else 0.0
-            together[stream.index] += max(seconds, least)
-    firsts = {
-        kind: stream.index for kind in ("video", "audio") for stream in getattr(container.streams, kind)[:1]
-    }
-    video = firsts.get("video", -1)
-    ends = frozenset(kind for kind, index in firsts.items() if index in cut)
-    return Packets(max(end, *together.values(), 0.0), counts[video], distance[video], ends)
+                end = max(end, place + seconds - max(starts.setdefault(kind, place), 0.0))
+            if kind == "video":
+                frames += 1
+                since_key = 1 if packet.is_keyframe else since_key + 1
+                distance = max(distance, since_key)
+                seconds = max(seconds, 1 / max(packet.stream.average_rate or 0, _MAX_FPS))
+            lasts[kind] += seconds
+    return Packets(max(end, *lasts.values(), 0.0), frames, distance, frozenset(cut))
 
 
 def read_audio(path: Path, rate: int) -> tuple[NDArray[np.float32], list[str]]:
@@ -426,35 +417,17 @@ def _voices(samples: NDArray[np.float32], notes: list[str]) -> list[NDArray[np.f
 
 def probe_audio(path: Path) -> AudioFacts:
     """Read the properties of a recording without decoding it."""
-    try:
-        with opened(path, "audio") as file:
-            stream = file.streams.audio[0]
-            return AudioFacts(round(measure_packets(file).seconds, 3), stream.rate, stream.layout.nb_channels)
-    except (BadInputError, MissingExtraError):
-        with suppress(ImportError, OSError, RuntimeError, TypeError):  # the errors of soundfile
-            import soundfile
-
-            info = soundfile.info(path)
-            return AudioFacts(round(float(info.duration), 3), info.samplerate, info.channels)
-        raise
+    with opened(path, "audio") as file:
+        stream = file.streams.audio[0]
+        return AudioFacts(round(measure_packets(file).seconds, 3), stream.rate, stream.layout.nb_channels)
 
 
 def decode_audio(path: Path) -> tuple[NDArray[np.float32], int, list[str]]:
-    """Samples in [-1, 1], float32, shape (samples, channels), by PyAV or soundfile; their rate; and notes."""
+    """Samples in [-1, 1], float32, shape (samples, channels); their rate in Hz; and notes."""
     import numpy as np
 
-    samples, notes = None, list[str]()
-    try:
-        samples, rate = _decode_by_av(path, notes)
-    except (BadInputError, MissingExtraError):
-        with suppress(ImportError, OSError, RuntimeError, TypeError):  # the errors of soundfile
-            import soundfile
-
-            info = soundfile.info(path)
-            _check_samples(path, info.frames * info.channels)
-            samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
-        if samples is None:
-            raise
+    notes = list[str]()
+    samples, rate = _decode(path, notes)
     is_number = np.isfinite(samples)
     if not is_number.any():
         why = "its samples are not numbers" if len(samples) else "0 samples"
@@ -469,19 +442,11 @@ def decode_audio(path: Path) -> tuple[NDArray[np.float32], int, list[str]]:
     return samples, rate, notes
 
 
-def _check_samples(path: Path, count: int) -> None:
-    if count > MAX_SAMPLES:
-        raise BadInputError(
-            f"{path.name} claims {count:,} samples, more than {MAX_SAMPLES:,}; give a part of it"
-        )
-
-
-def _decode_by_av(path: Path, notes: list[str]) -> tuple[NDArray[np.float32], int]:
+def _decode(path: Path, notes: list[str]) -> tuple[NDArray[np.float32], int]:
     import numpy as np
 
+    av = _load_av()
     with opened(path, "audio") as file:
-        import av
-
         stream = file.streams.audio[0]
         count = stream.layout.nb_channels
         # `to_ndarray` reads beyond the planes of more than two planar channels, so that samples are packed.
@@ -490,9 +455,10 @@ def _decode_by_av(path: Path, notes: list[str]) -> tuple[NDArray[np.float32], in
         for frame in chain(decoded(file, "audio", notes), [None]):
             parts += [part.to_ndarray().reshape(-1, count) for part in resampler.resample(frame)]
             size += parts[-1].size
-            _check_samples(path, size)
-        samples = np.concatenate(parts)
-        rate = stream.rate
+            if size > MAX_SAMPLES:
+                most = f"claims {size:,} samples, more than {MAX_SAMPLES:,}"
+                raise BadInputError(f"{path.name} {most}; give a part of it")
+        samples, rate = np.concatenate(parts), stream.rate
     with opened(path, "audio") as file:
         notes += _note_end(file, "audio", len(samples) / (rate or 1), measure_packets(file))
     return samples, rate
@@ -511,22 +477,20 @@ def _note_end(file: Any, kind: Kind, seconds: float, packets: Packets) -> list[s
         breaks = "the recording breaks off after {seconds:.1f} of {stated:.1f} s"
         return [Note(breaks, seconds=seconds, stated=stated)]
     is_cut, path = kind in packets.cut, Path(file.name)
-    if file.format.name == "ogg":
-        is_cut = _lacks_last_page(path)
-    elif file.format.name == "wav":
-        with path.open("rb") as header:
+    with path.open("rb") as content:
+        if file.format.name == "ogg":
+            content.seek(-min(_OGG_PAGE, path.stat().st_size), SEEK_END)
+            is_cut = not _ends_in_last_page(content.read())
+        elif file.format.name == "wav":
             # What is written to a pipe states no size, or about the largest.
-            is_cut &= 0 < int.from_bytes(header.read(8)[4:], "little") < 2**31 - 2**16
+            is_cut &= 0 < int.from_bytes(content.read(8)[4:], "little") < 2**31 - 2**16
     return [Note("the recording breaks off after {seconds:.1f} s", seconds=seconds)] if is_cut else []
 
 
-def _lacks_last_page(path: Path) -> bool:
-    with path.open("rb") as file:
-        file.seek(-min(_OGG_PAGE, path.stat().st_size), SEEK_END)
-        tail = file.read()
-    page = tail[tail.rfind(b"OggS") :]
+def _ends_in_last_page(ogg: bytes) -> bool:
+    page = ogg[ogg.rfind(b"OggS") :]
     size = 27 + page[26] + sum(page[27 : 27 + page[26]]) if len(page) > 27 else _OGG_PAGE
-    return len(page) < size or not page[5] & 4
+    return len(page) >= size and bool(page[5] & 4)
 
 
 def write_audio(path: Path, samples: Any, rate: int) -> float:
