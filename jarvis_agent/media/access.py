@@ -25,16 +25,7 @@ from typing import NamedTuple
 from urllib.request import url2pathname
 
 from jarvis_agent.core.errors import ForbiddenError, InputError
-from jarvis_agent.core.file_mentions import (
-    LETTER,
-    LONGEST_PATH,
-    MOST_NAMES,
-    FoldedText,
-    NameIndex,
-    fold,
-    has_ending,
-    is_name,
-)
+from jarvis_agent.core.file_mentions import LETTER, LONGEST_PATH, FoldedText, NameIndex, has_ending, is_name
 from jarvis_agent.core.forks import cached_property
 from jarvis_agent.core.notes import Note, limit_of
 from jarvis_agent.core.settings import Settings
@@ -47,16 +38,12 @@ _REFUSED_IN_PLAN = (
     "or pass it as a file"
 )
 _REFUSED_IN_REQUEST = "{name}: files of this machine are not read here; upload the file"
-_REFUSED_TO_TOOL = (
-    "the tool may not read {name!r}; give an http(s) URL, a file that a tool produced, one passed as "
-    "`files=`, or one in the working directory"
-)
-_REFUSED_TO_CLIENT = (
-    "the tool may not read {name!r}; give an http(s) URL, a data URI, an upload or an earlier result"
-)
-_MOST_LISTED = 10_000  # files and folders of a folder that a text may name
+_REFUSED_TO_TOOL = "the tool may not read {name!r}; give an http(s) URL, "
+_FILES_FOR_TOOL = "a file that a tool produced, one passed as `files=`, or one in the working directory"
+_FILES_FOR_CLIENT = "a data URI, an upload or an earlier result"
+_MOST_FOLDERS, _MOST_LISTED = 256, 10_000  # folders that are listed for a run, and files and folders of each
+# Where a path starts that is not a name in the working directory.
 _FOLDER = re.compile(r"(?:~[\w.-]*|[A-Za-z]:)?[/\\]+|(?<!\.)(?:\.\.?[/\\]+)+")
-"""Where a path starts that is not a name in the working directory."""
 _WILD = r"(?:[*?]|\[!?(?:\w-\w)+\]|(?<=[\w./\\-])\[!?[\w-]+\]|\{[\w.-]+(?:,[\w.-]+)+\}|\{[0-9]+\.\.[0-9]+\})"
 PATTERN = re.compile(
     rf"(?:\*\*/)?(?:(?<!{LETTER})(?<![.*?-])(?:{LETTER}|[.-])*{_WILD}(?:{LETTER}|[.-]|{_WILD})*(?:{LETTER}|(?<=\}}))"
@@ -78,7 +65,7 @@ class AccessPolicy:
         self.for_tool = for_tool
         self._settings = settings
         self._is_local = settings.allow_request_paths
-        to_tool = _REFUSED_TO_TOOL if self._is_local else _REFUSED_TO_CLIENT
+        to_tool = _REFUSED_TO_TOOL + (_FILES_FOR_TOOL if self._is_local else _FILES_FOR_CLIENT)
         self._refused = to_tool if for_tool else _REFUSED_IN_PLAN
         self._granted: dict[str, Resource] = {}
         self._listed: dict[Path, NameIndex[Path]] = {}
@@ -159,21 +146,20 @@ class AccessPolicy:
             return []
         folder = name.removesuffix(pattern := place.pattern)
         folder += "" if folder != name or folder.endswith(("/", "\\")) else "/"
-        is_deep = pattern.startswith("**/")
-        inside = place.path.rglob("*") if is_deep else self._list(place.path)
-        below = ((each.relative_to(place.path), each) for each in inside)
-        visible = (pair for pair in below if not any(part[0] == "." for part in pair[0].parts))
-        names = (name.as_posix() for name, each in islice(visible, _MOST_LISTED) if each.is_file())
-        translated = translate(fold(pattern.replace("**/", "*")))  # which escapes braces
+        inside = place.path.rglob("*") if pattern.startswith("**/") else self._list(place.path)
+        below = (each.relative_to(place.path) for each in inside)
+        visible = (each for each in below if not any(part[0] == "." for part in each.parts))
+        names = (each.as_posix() for each in islice(visible, _MOST_LISTED) if (place.path / each).is_file())
+        translated = translate(FoldedText(pattern.replace("**/", "*")).folded)  # which escapes braces
         fitting = re.compile(re.sub(r"\\\{(.+?)\\\}", _any_of, translated))
-        return sorted(folder + each for each in names if fitting.match(fold(each)))
+        return sorted(folder + each for each in names if fitting.match(FoldedText(each).folded))
 
     def _list(self, folder: Path) -> NameIndex[Path]:
         """What is in a folder; nothing if it cannot be read."""
         if folder not in self._listed:
-            room, paths = _MOST_LISTED if len(self._listed) < MOST_NAMES else 0, list[Path]()
+            paths = list[Path]()
             with suppress(OSError, ValueError):
-                paths += islice(folder.iterdir(), room)
+                paths += islice(folder.iterdir(), _MOST_LISTED if len(self._listed) < _MOST_FOLDERS else 0)
             self._listed[folder] = NameIndex((path.name, path) for path in paths)
         return self._listed[folder]
 

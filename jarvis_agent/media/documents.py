@@ -30,7 +30,7 @@ from jarvis_agent.core.encodings import decode_text
 from jarvis_agent.core.errors import BadInputError, InputError
 from jarvis_agent.core.forks import fork_safe
 from jarvis_agent.core.notes import Note
-from jarvis_agent.core.text import clean
+from jarvis_agent.core.text import clean, replace_surrogates
 from jarvis_agent.media import archives, detect
 from jarvis_agent.media.archives import Archive, unpacked
 from jarvis_agent.media.detect import detect_media_type
@@ -43,8 +43,7 @@ MAX_CHARS = 5_000_000
 
 _FIELDS = r"^Dialogue:(?:[^,\n]*,){9}|\{[^{}\n]*\\p[1-9][^{}\n]*\}[^{\n]*|\{[^{}\n]*\}"
 _CUES = {
-    ".ass": _FIELDS,
-    ".ssa": _FIELDS,
+    **dict.fromkeys((".ass", ".ssa"), _FIELDS),
     ".lrc": r"^(?:\[[0-9:.]+\])+|^\[[A-Za-z#]+:.*\]$|<[0-9:.]+>",
     ".sbv": r"^[0-9]+:[0-9:.]+,[0-9]+:[0-9:.]+$",
     ".sub": r"^\{1\}\{1\}[0-9.]+$|^(?:\{[0-9]*\})+|\{[A-Za-z]:[^{}\n]*\}"  # MicroDVD
@@ -53,16 +52,13 @@ _CUES = {
 """What is not spoken of subtitles by the ending of the name: times, titles, fields, marks and drawings."""
 _CUE = r"^(?:.*\n)?.*-->.*$|<[^<>\n]*>|\{\\[^{}\n]*\}"
 """Of other subtitles: numbers with the times in the next line, and marks."""
-_COMMENT = re.compile(r"\s*NOTE\b")
 
 _HYPHEN = re.compile(r"((?:[-/.@\\]|\b)\w+)\ufffe\s*(?=(\w+)([.)]\s)?)")
 """At the end of a line, as PDFium marks it; elsewhere the mark stands for a character that it cannot name."""
 _LIGATURE = re.compile(r"(?<=[^\W\d_])[\x1b-\x1f](?=[^\W\d_])")
-_LIGATURES = ("ff", "fi", "fl", "ffi", "ffl")
-"""As TeX encodes them, in fonts that do not say so."""
+_LIGATURES = {"\x1b": "ff", "\x1c": "fi", "\x1d": "fl", "\x1e": "ffi", "\x1f": "ffl"}  # as TeX encodes them
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
-_CODE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
-"""A code in the font of a character that has no name."""
+_CODE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")  # in the font, of a character that has no name
 _UNKNOWN = re.compile("[\ufffd\ue000-\uf8ff]")
 _VARIANT = re.compile("[\u2e80-\u2fdf]+|\u0338\\s*(\\S)")
 """Radicals that stand for whole characters, and a stroke, which TeX has before its sign."""
@@ -71,7 +67,6 @@ _SIGN = re.compile(r"(?<![a-z])[a-z](?![a-z])|[^a-z .,]")
 """What TeX may take from its fonts of signs: each character but letters in words."""
 _FEW_CHARS = 40  # of a page that is a picture: a stamp, a page number
 _MARGIN = 10  # points that letters may reach beyond the page
-
 _DPI = 150  # dots per inch of rendered pages; a page of A4 has two million pixels
 _PDFIUM = fork_safe(threading.Lock())  # PDFium does one thing at a time in a process
 
@@ -125,11 +120,10 @@ def _errors_named(path: Path, name: str) -> Iterator[None]:
 @contextmanager
 def _opened_pdf(path: Path) -> Iterator[Any]:
     """An opened PDF file; what PDFium cannot read becomes an InputError."""
-    from pypdfium2 import PdfDocument, raw
+    from pypdfium2 import PdfDocument
 
     with _errors_named(path, "a PDF file"), _PDFIUM, closing(PdfDocument(path)) as document:
-        if document.get_formtype() == raw.FORMTYPE_ACRO_FORM:
-            document.init_forms()
+        document.init_forms()
         yield document
 
 
@@ -151,10 +145,7 @@ def count_pages(path: Path) -> int:
 
 
 def extract_pages(path: Path, target: Path, first: int, last: int) -> None:
-    """Write pages of a PDF file, numbered from 1, as a file of its own.
-
-    Raises InputError: it does not have these pages, or is broken or encrypted.
-    """
+    """Write some pages, numbered from 1, as a PDF file. Raises InputError: it lacks these, or is broken."""
     from pypdfium2 import PdfDocument
 
     with _opened_pdf(path) as document, closing(PdfDocument.new()) as part:
@@ -173,7 +164,7 @@ def render_pages(path: Path, target: Path, limit: int, only: int | None = None) 
 
     pages, pixels = dict[int, Any](), 0.0
     with _opened_pdf(path) as document:
-        numbers = range(1, len(document) + 1) if only is None else [only]
+        numbers = range(1, len(document) + 1) if only is None else range(only, only + 1)
         for number in numbers:
             check_cancelled()
             with suppress(PdfiumError), _page(document, number) as page:
@@ -181,17 +172,18 @@ def render_pages(path: Path, target: Path, limit: int, only: int | None = None) 
                 if pixels > limit:
                     raise InputError(f"{path.name} has more than {limit:,} pixels; give a part of it")
                 pages[number] = page.render(scale=_DPI / 72).to_pil()
-    notes = _damage(path, len(numbers), [number for number in numbers if number not in pages])
+    notes = _damage(path, numbers, pages)
     first, *others = pages.values()
     first.save(target, save_all=True, append_images=others, compression="tiff_deflate")
     return notes
 
 
-def _damage(path: Path, count: int, damaged: Sequence[int]) -> list[str]:
-    """A note on damaged pages. Raises InputError: there are no others."""
-    if len(damaged) == count:
+def _damage(path: Path, numbers: range, pages: Mapping[int, Any]) -> list[str]:
+    """A note on damaged pages, those without an entry. Raises InputError: there are no others."""
+    if not pages:
         raise InputError(f"{path.name} cannot be read as a PDF file: every page is damaged")
-    return _note_pages("left out of {count} pages: {places} (damaged)", damaged, count)
+    damaged = [number for number in numbers if number not in pages]
+    return _note_pages("left out of {count} pages: {places} (damaged)", damaged, len(numbers))
 
 
 def _note_pages(form: str, numbers: Sequence[int], count: int) -> list[str]:
@@ -211,24 +203,24 @@ def _pdf(path: Path, notes: list[str], scans: dict[int, str]) -> Iterator[str]:
     """The text of each page. Scanned and damaged ones are named."""
     from pypdfium2 import PdfiumError
 
-    damaged, pages, size, unknown, is_tex = list[int](), dict[int, str](), 0, 0, False
+    pages, size, unknown, is_tex = dict[int, str](), 0, 0, False
     with _opened_pdf(path) as document:
-        count = len(document)
-        for number in range(1, count + 1):
+        numbers = range(1, len(document) + 1)
+        for number in numbers:
             check_cancelled()
-            try:
-                with _page(document, number) as page, closing(page.get_textpage()) as content:
-                    chars = content.count_chars()
-                    is_tex |= any(_TEX.match(_font(content, at)) for at in range(0, chars, chars // 20 + 1))
-                    text = _text_of_page(page, content, is_tex).replace("\r\n", "\n").strip()
-                    is_scan = _is_scan(page, len(text))
-            except PdfiumError:
-                damaged.append(number)
-                continue
-            pages[number] = text
-            if is_scan:
-                scans.setdefault(number, "")
-            if (size := size + len(text)) > 2 * MAX_CHARS:
+            with (
+                suppress(PdfiumError),
+                _page(document, number) as page,
+                closing(page.get_textpage()) as chars,
+            ):
+                count = chars.count_chars()
+                is_tex |= any(_TEX.match(_font(chars, at)) for at in range(0, count, count // 20 + 1))
+                text = _text_of_page(page, chars, is_tex).replace("\r\n", "\n").strip()
+                if _is_scan(page, len(text)):
+                    scans.setdefault(number, "")
+                pages[number] = text
+                size += len(text)
+            if size > 2 * MAX_CHARS:
                 break  # what is left is too long, too
     broken = "\n".join(pages.values())
     whole = re.sub(r"\b\w+\ufffe\s*\w+", " ", broken)
@@ -246,11 +238,12 @@ def _pdf(path: Path, notes: list[str], scans: dict[int, str]) -> Iterator[str]:
 
     for number, text in pages.items():
         text = _VARIANT.sub(_usual, _HYPHEN.sub(join, text)).replace("\ufffe", "\ufffd").replace("↦→", "↦")
-        text = _LIGATURE.sub(lambda found: _LIGATURES[ord(found[0]) - 0x1B], text)
-        text = clean(_CODE.sub("\ufffd", text).replace("\r\n", "\n"))
+        text = _LIGATURE.sub(lambda found: _LIGATURES[found[0]], text)
+        text = clean(_CODE.sub("\ufffd", text))
         unknown += len(_UNKNOWN.findall(text))
         yield max(scans.get(number, ""), text, key=len)
-    notes += _damage(path, count, damaged)
+    notes += _damage(path, numbers, pages)
+    count = len(numbers)
     left_out = [number for number, read in scans.items() if not read]
     without_text = "left out of {count} pages: {places} (without text, as in a scan)"
     notes += _note_pages(without_text, [number for number in left_out if not pages.get(number)], count)
@@ -308,7 +301,7 @@ def _text_of_page(page: Any, content: Any, is_tex: bool) -> str:
         parts = ("".join(map(letters.__getitem__, places)) for _, places in glyphs)
         # A mark may stand where its letter does.
         letters = [part if any(map(combining, part)) else part[::-1] for part in parts]
-    return "".join(letters).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return replace_surrogates("".join(letters))
 
 
 def _is_scan(page: Any, length: int) -> bool:
@@ -322,7 +315,7 @@ def _is_scan(page: Any, length: int) -> bool:
     boxes = [image.get_bounds() for image in page.get_objects([raw.FPDF_PAGEOBJ_IMAGE])]
     covered = sum((right - left) * (top - bottom) for left, bottom, right, top in boxes)
     area = page.get_width() * page.get_height()
-    return bool(area and length < _FEW_CHARS * min(1, covered / area))
+    return bool(length * area < _FEW_CHARS * min(area, covered))
 
 
 def _office(path: Path, notes: list[str]) -> Iterator[str]:
@@ -378,7 +371,7 @@ def _subtitles(path: Path, notes: list[str]) -> Iterator[str]:
     if blocks[0].startswith("WEBVTT"):
         blocks[0] = blocks[0].partition("\n")[2]
         cues = dropwhile(lambda block: "-->" not in block, blocks)  # styles and regions are above
-        blocks = [block for block in cues if "-->" in block or not _COMMENT.match(block)]
+        blocks = [block for block in cues if "-->" in block or not re.match(r"\s*NOTE\b", block)]
     yield _lines(html.unescape(re.sub(_CUES.get(suffix, _CUE), "", "\n\n".join(blocks), flags=re.MULTILINE)))
 
 
@@ -390,15 +383,12 @@ def _email(path: Path, notes: list[str]) -> Iterator[str]:
     """What mail readers show of an e-mail or a stored web page; what else it has is named."""
     content, others = _markup(path, "an e-mail"), list[str]()
     if content.startswith(codecs.BOM_UTF8) or b"\0" in content[:100]:  # UTF-16
-        text, assumed = decode_text(content)
-        content = text.encode()
-        notes += assumed
+        content = "".join(_plain(path, notes)).encode()
     message = email.message_from_bytes(content, policy=email.policy.default.clone(header_factory=_header))
     yield from _texts_of_message(message, notes, others)
     notes += [Note("attached files were left out: {names}", names=", ".join(others))] if others else []
 
 
-_HEAD = ("From", "To", "Cc", "Date")
 _MAX_HEADER = 5_000  # characters; Python takes a time that grows with their square
 
 
@@ -416,13 +406,12 @@ def _texts_of_message(part: Any, notes: list[str], others: list[str]) -> Iterato
     if part["subject"]:
         yield str(part["subject"])
     if not re.match('["<]?Saved by ', str(part["from"])):  # a program that stored a page
-        yield from (f"{name}: {part[name]}" for name in _HEAD if part[name])
+        yield from (f"{name}: {part[name]}" for name in ("From", "To", "Cc", "Date") if part[name])
     if re.fullmatch("message/.+-(?:status|notification|report)", kind):  # it has a head alone
         yield from (f"{name}: {value}" for each in part.get_payload() for name, value in each.items())
-    elif kind == "multipart/alternative" and (body := part.get_body(texts)) is not None:
-        yield from _texts_of_message(body, notes, others)
     elif part.is_multipart():
-        for each in part.get_payload():
+        body = part.get_body(texts) if kind == "multipart/alternative" else None
+        for each in part.get_payload() if body is None else [body]:
             yield from _texts_of_message(each, notes, others)
     elif not part.is_attachment() and (kind.removeprefix("text/") in texts or "multipart/" in kind):
         content: Any = part.get_payload(decode=True)

@@ -32,23 +32,21 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from PIL.Image import Image
 
+Kind = Literal["video", "audio"]
+
 MAX_FRAME_PIXELS = 700_000_000
 """Maximum number of pixels over all sampled frames; they take 2 GB."""
+
+MAX_SAMPLES = 500_000_000
+"""Maximum number of samples over all channels; decoded, they take 2 GB."""
 
 _MIN_FRAME_LIMIT = 4096 * 2304  # pixels that every frame may have: the resolution of recorded calls grows
 _MAX_FPS = 240  # highest frame rate assumed; the number of frames gives the minimum duration
 _MAX_ASPECT = 4  # largest ratio of a pixel's sides; another is an error of the file
-
+_FASTSTART = {"movflags": "+faststart"}  # the header is written first, so that players need not wait
 _PLAYLISTS = {"concat", "dash", "hls", "image2", "imf", "rtp", "rtsp", "sap", "sdp", "whip"}
 _UNREAD = _PLAYLISTS | {"cdg", "ico", "mjpeg", "mjpeg_2000", "tty"}
 """Formats of FFmpeg that open other files or addresses, or that it takes texts, pictures and data for."""
-
-Kind = Literal["video", "audio"]
-
-_FASTSTART = {"movflags": "+faststart"}
-
-MAX_SAMPLES = 500_000_000
-"""Maximum number of samples over all channels; decoded, they take 2 GB."""
 
 _KEPT_ENERGY = 0.55  # of the strongest channel, by a mean of channels; that of unrelated ones has half
 _SILENT = 1e-9  # energy of recordings that hold the noise of their format alone
@@ -165,13 +163,11 @@ def spread_frames(path: Path, count: int) -> tuple[list[tuple[float, Image]], li
     with opened(path) as video:
         packets = measure_packets(video)
         notes = _note_end(video, "video", packets.seconds, packets)
-    if packets.distance * count < packets.frames and (
-        sought := _seek_frames(path, count, packets.seconds, notes)
-    ):
-        return sought, notes
-    frames, seen = _frames_at(path, count, packets.frames, notes)
-    if len(frames) < min(count, seen):  # fewer are decoded than a damaged file has packets
-        frames, seen = _frames_at(path, count, seen, notes)
+    frames, total = list[tuple[float, "Image"]](), max(packets.frames, 1)
+    if packets.distance * count < total:
+        frames = _seek_frames(path, count, packets.seconds, notes)
+    while len(frames) < min(count, total):  # again if fewer are decoded than a damaged file has packets
+        frames, total = _frames_at(path, count, total, notes)
     return frames, notes
 
 

@@ -39,8 +39,7 @@ MAX_FILES = 100
 
 _URL = re.compile(r"https?://", re.IGNORECASE)
 _MOST_SCANS = 50  # scanned pages of a document that are read
-_TEXTS = frozenset({"text", "table", "data", "file"})
-"""Kinds of files that stand for their text in an argument that is a text."""
+_TEXTS = frozenset({"text", "table", "data", "file"})  # kinds whose text is used where a text is needed
 
 
 class ResourceStore:
@@ -122,8 +121,7 @@ class ResourceStore:
             except InputError as error:
                 logger.warning("an attachment of an earlier turn is left out: %s", error)
         names = await asyncio.to_thread(self._results_in, turn.answer)
-        results = [await self.grant_mention(name) for name in names]
-        files += [file for file in results if file.path is not None]
+        files += [file for name in names if (file := await self.grant_mention(name)).path is not None]
         return replace(turn, resources=tuple(files), blocks=())
 
     def _results_in(self, answer: str) -> list[str]:
@@ -228,10 +226,9 @@ class ResourceStore:
             if name:  # the text may have it
                 self.access.allow(name, file)
             return file
-        raise InputError(
-            f"the part {str(block.get('file_id') or block.get('type'))[:80]!r} of the message holds no file; "
-            "attach its bytes (base64) or its URL"
-        )
+        part = str(block.get("file_id") or block.get("type"))[:80]
+        attach = "attach its bytes (base64) or its URL"
+        raise InputError(f"the part {part!r} of the message holds no file; {attach}")
 
     async def resolve(self, value: Any, kind: ArgKind, notes: list[str] | None = None) -> Resource:
         """The resource for an argument of the given kind.
