@@ -33,7 +33,9 @@ DOCX, PPTX = f"{_OFFICE}.wordprocessingml.document", f"{_OFFICE}.presentationml.
 ODT, ODP, FODT = f"{_OPEN}.text", f"{_OPEN}.presentation", f"{_OPEN}.text-flat-xml"
 XLSX, ODS, XLS = f"{_OFFICE}.spreadsheetml.sheet", f"{_OPEN}.spreadsheet", "application/vnd.ms-excel"
 XLSB = f"{XLS}.sheet.binary.macroenabled.12"
-WORKBOOKS = frozenset({XLSX, XLSB, XLS, ODS})
+_DOCUMENTS = {".pdf": PDF, ".docx": DOCX, ".pptx": PPTX, ".odt": ODT, ".odp": ODP, ".epub": EPUB, ".rtf": RTF}
+_SHEETS = {".xlsx": XLSX, ".xls": XLS, ".xlsb": XLSB, ".ods": ODS}
+WORKBOOKS = frozenset(_SHEETS.values())
 OLE = "application/x-ole-storage"
 """Container of old Office files, and of encrypted ones."""
 
@@ -46,80 +48,40 @@ _SIGNATURES: tuple[tuple[tuple[bytes, ...], Modality, str], ...] = (
 )
 """Of formats that are text, or that no library here tells."""
 
-TEXTS = {
-    ".csv": "text/csv",
-    ".tsv": "text/tab-separated-values",
-    ".json": "application/json",
-    **dict.fromkeys((".markdown", ".md"), MARKDOWN),
-    **dict.fromkeys((".ass", ".lrc", ".sbv", ".ssa", ".sub", ".vtt", ".srt"), SRT),
-    **dict.fromkeys((".dfxp", ".fb2", ".htm", ".sami", ".smi", ".ttml", ".xhtml", ".html"), HTML),
-    **dict.fromkeys((".mht", ".mhtml", ".eml"), EMAIL),
-    ".fodt": FODT,
-    **{f".{name}": f"model/{name}" for name in ("obj", "stl")},
-    ".svg": "image/svg+xml",
-}
+TEXTS = {".csv": "text/csv", ".tsv": "text/tab-separated-values", ".json": "application/json", ".fodt": FODT}
+TEXTS |= dict.fromkeys((".markdown", ".md"), MARKDOWN) | dict.fromkeys((".mht", ".mhtml", ".eml"), EMAIL)
+TEXTS |= dict.fromkeys((".ass", ".lrc", ".sbv", ".ssa", ".sub", ".vtt", ".srt"), SRT)
+TEXTS |= dict.fromkeys((".dfxp", ".fb2", ".htm", ".sami", ".smi", ".ttml", ".xhtml", ".html"), HTML)
+TEXTS |= {".obj": "model/obj", ".stl": "model/stl", ".svg": "image/svg+xml"}
 """Endings that distinguish formats of text; a text under another name is plain text."""
 
-_SUFFIXES = {
-    **TEXTS,
-    ".ply": "model/ply",
-    ".glb": "model/gltf-binary",
-    ".pdf": PDF,
-    ".docx": DOCX,
-    ".pptx": PPTX,
-    ".odt": ODT,
-    ".odp": ODP,
-    ".epub": EPUB,
-    ".rtf": RTF,
-    ".xlsx": XLSX,
-    ".xls": XLS,
-    ".xlsb": XLSB,
-    ".ods": ODS,
-    **{f".{name}": f"image/{name}" for name in ("heic", "webp", "png")},
-    ".jpg": "image/jpeg",
-    ".m4a": "audio/mp4",
-    **{f".{name}": f"audio/{name}" for name in ("wav", "flac", "ogg")},
-    ".weba": "audio/webm",
-    ".mka": "audio/x-matroska",
-    ".caf": "audio/x-caf",
-    ".ogv": "video/ogg",
-    ".mkv": "video/x-matroska",
-    ".ts": "video/mp2t",
-}
+_SUFFIXES = TEXTS | _DOCUMENTS | _SHEETS | {".ply": "model/ply", ".glb": "model/gltf-binary"}
+_SUFFIXES |= {".heic": "image/heic", ".webp": "image/webp", ".png": "image/png", ".jpg": "image/jpeg"}
+_SUFFIXES |= {".m4a": "audio/mp4", ".wav": "audio/wav", ".flac": "audio/flac", ".ogg": "audio/ogg"}
+_SUFFIXES |= {".weba": "audio/webm", ".mka": "audio/x-matroska", ".caf": "audio/x-caf"}
+_SUFFIXES |= {".ogv": "video/ogg", ".mkv": "video/x-matroska", ".ts": "video/mp2t"}
 """Media types by the ending of the name, where Python's own list differs between machines."""
 
 SUFFIXES = {mime: suffix for suffix, mime in _SUFFIXES.items()}
 """The usual ending of file names by media type."""
 
-_RECORDINGS = {
-    **{name: name for name in ("aac", "flac", "mpeg", "ogg", "wav")},
-    "asf": "x-ms-asf",
-    "au": "basic",
-    "avi": "x-msvideo",
-    "mov": "mp4",
-    "mp3": "mpeg",
-    "mpegts": "mp2t",
-}
+_RECORDINGS = {name: name for name in ("aac", "flac", "mpeg", "ogg", "wav")}
+_RECORDINGS |= {"asf": "x-ms-asf", "au": "basic", "avi": "x-msvideo"}
+_RECORDINGS |= {"mov": "mp4", "mp3": "mpeg", "mpegts": "mp2t"}
 """Subtypes of media types by FFmpeg's name of the container; of others it is the name after "x-"."""
 
 _SIGNED = frozenset({"aiff", "asf", "au", "avi", "caf", "flac", "flv", "matroska", "mov", "ogg", "wav"})
 """Containers with a signature. Any bytes may look like other formats until they are decoded."""
 
-_MEMBERS = {
-    b"word/document": DOCX,
-    b"ppt/presentation.xml": PPTX,
-    b"workbook.xml": XLSX,
-    b"workbook.bin": XLSB,
-    b"META-INF/container.xml": EPUB,
-    b"\0content.xml": ODT,
-}
+_MEMBERS = {b"word/document": DOCX, b"ppt/presentation.xml": PPTX, b"workbook.xml": XLSX}
+_MEMBERS |= {b"workbook.bin": XLSB, b"META-INF/container.xml": EPUB, b"\0content.xml": ODT}
 """The member that every archive of a type has."""
 
 _HTML_START = re.compile(r"\s*(?>(<\?xml[^>]*>|<!--.*?-->)\s*)*+<(!doctype\s+html|html[\s>])", re.I | re.S)
 _SRT_START = re.compile(r"\s*(WEBVTT\b(?=[^>]*-->)|[0-9]+\s+[0-9:]+[,.][0-9]{3} --> [0-9:]+[,.][0-9]{3}\s)")
 _KINDS: Mapping[str, Modality] = {
     **{kind: kind for kind in ("image", "audio", "video", "text")},
-    **dict.fromkeys((PDF, DOCX, PPTX, ODT, ODP, FODT, EPUB, RTF, SRT, EMAIL), "text"),
+    **dict.fromkeys((*_DOCUMENTS.values(), FODT, SRT, EMAIL), "text"),
     **dict.fromkeys((*WORKBOOKS, "text/csv", "text/tab-separated-values"), "table"),
     "application/json": "data",
     "model": "3d",
@@ -201,22 +163,25 @@ def detect_content(file: BinaryIO, path: Path, name: str = "") -> tuple[Modality
         is_table = any(stream.encode("utf-16-le") in content for stream in streams)
         return ("table", XLS) if is_table else ("file", OLE)
     if head.startswith(b"PK\3\4"):
-        # A member may state the type, mostly the first one; the list of members is at the end.
-        file.seek(max(0, file.seek(0, SEEK_END) - _TAIL_BYTES))
-        stated, tail = head[38:], file.read()
-        # It may be the first one of a large file, or missing.
-        with suppress(Exception), zipfile.ZipFile(BytesIO(tail)) as parts, parts.open("mimetype") as member:
-            stated = member.read(100)
-        names = tail.replace(b"\\", b"/")  # as some programs write them
-        known = (mime for mime in (ODT, ODP, ODS, EPUB) if stated.startswith(mime.encode()))
-        listed = (mime for name, mime in _MEMBERS.items() if name in names)
-        mime = next(chain(known, listed), "application/zip")
+        mime = _of_archive(head, file)
         return _kind_of(mime), mime
     if image := _of_image(file, path):
         return image
     with suppress(UnicodeDecodeError):  # recordings have control characters
         return _of_text(decode_text(head)[0], file, path)
     return _of_recording(head, file, path) or _of_other(head, file, path, name)
+
+
+def _of_archive(head: bytes, file: BinaryIO) -> str:
+    # A member may state the type, mostly the first one; the list of members is at the end.
+    file.seek(max(0, file.seek(0, SEEK_END) - _TAIL_BYTES))
+    stated, tail = head[38:], file.read()
+    # It may be the first one of a large file, or missing.
+    with suppress(Exception), zipfile.ZipFile(BytesIO(tail)) as parts, parts.open("mimetype") as member:
+        stated = member.read(100)
+    names = tail.replace(b"\\", b"/")  # as some programs write them
+    known = (mime for mime in (ODT, ODP, ODS, EPUB) if stated.startswith(mime.encode()))
+    return next(chain(known, (mime for name, mime in _MEMBERS.items() if name in names)), "application/zip")
 
 
 def _of_text(text: str, file: BinaryIO, path: Path) -> tuple[Modality, str]:
