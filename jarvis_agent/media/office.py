@@ -20,22 +20,21 @@ _LINK = re.compile(rb'((?:charts/chart|diagrams/data|notesSlides/notesSlide)[0-9
 _RULES = ("word/styles.xml", "word/numbering.xml")
 _COMMENTS = re.compile(r"word/comments\.xml|ppt/comments/.+\.xml")
 _COMMENT = re.compile(rb"<(?:w:comment|p:cm|p188:cm|office:annotation)\b(?!-)")
-_LEFT_OUT = (
-    "embedded objects, such as formulas of old versions, which are left out: {number}",
-    "comments on the text, which are left out: {number}",
-)
 
 _OFFICE_NAMES = ("{http://schemas.", "{http://purl.oclc.org/ooxml")
 """Namespaces of Office Open XML, which has text in "t" and "v" alone."""
 
-_HIDDEN = {"moveFrom", "Fallback", "tracked-changes", "annotation", "note-citation", "desc"}
-_HIDDEN |= {"rt", "meta", "settings", "automatic-styles", "styles", "master-styles", "binary-data"}
+_HIDDEN = {"moveFrom", "Fallback", "tracked-changes", "annotation", "note-citation", "desc", "rt", "meta"}
+_HIDDEN |= {"settings", "automatic-styles", "styles", "master-styles", "binary-data"}
 _HIDDEN |= {"index-title-template", "index-entry-span"}  # how to write a table of contents
 _GAPS = {"s": " ", "tab": " ", "ptab": " ", "br": "\n", "cr": "\n", "line-break": "\n", "noBreakHyphen": "-"}
 _APART = {"txbxContent", "note", "text-box", "custom-shape"}
 """What may stand within a paragraph, and is read after it."""
+_BOX = re.compile("\x01([^\x01\x02]*)\x02")
+_CELL_END = "\x03"
+"""Marks in a text while it is read; XML has no such characters."""
 _OBJECTS = {"OLEObject", "oleObj", "object-ole"}
-_PAGE = re.compile(r"\s*(?:PAGE|NUMPAGES|SECTIONPAGES)\b", re.IGNORECASE)
+_PAGE = re.compile(r"^\s*(?:PAGE|NUMPAGES|SECTIONPAGES)\b", re.IGNORECASE | re.MULTILINE)
 _CELLS = {"tc", "table-cell", "covered-table-cell"}
 _FORMULAS = re.compile("f|nary|d|rad|func|acc|bar|mr?|eqArr|s(?:Sub|Sup|SubSup|Pre)|lim(?:Low|Upp)")
 _SIGNS = {"den": "/", "sub": "_", "sup": "^", "lim": "_", "limUpp/lim": "^"}
@@ -86,9 +85,7 @@ class _Reader:
 
     def __init__(self) -> None:
         self._objects = self._comments = 0
-        self._numbering, self._is_mixed, self._cells = _Numbering(), False, list[str]()
-        self._apart: list[str] | None = None
-        self._instruction, self._is_page = "", False  # of a field; one of a paragraph shows a page's number
+        self._numbering, self._is_mixed = _Numbering(), False
         self._bullets = dict[int, tuple[dict[str, str], int]]()
 
     def text_of(self, content: bytes, name: str = "") -> str:
@@ -102,12 +99,16 @@ class _Reader:
             element.attrib = {key.rpartition("}")[2]: value for key, value in element.items()}
         if name in _RULES:
             self._numbering.learn(root)
-        return "" if name in _RULES or _COMMENTS.fullmatch(name) else self._read(root)
+        is_text = name not in _RULES and not _COMMENTS.fullmatch(name)
+        return re.sub("[\x01-\x03]", "", self._read(root)) if is_text else ""
 
     def notes(self) -> list[str]:
         """What the parts have beside their text."""
-        counts = zip(_LEFT_OUT, (self._objects, self._comments), strict=True)
-        return [Note(form, number=number) for form, number in counts if number]
+        counts = {
+            "embedded objects, such as formulas of old versions, which are left out: {number}": self._objects,
+            "comments on the text, which are left out: {number}": self._comments,
+        }
+        return [Note(form, number=number) for form, number in counts.items() if number]
 
     def _read(self, element: Element) -> str:
         pieces, is_open = list[str](), False
@@ -122,7 +123,6 @@ class _Reader:
 
     def _read_child(self, child: Element) -> str:
         name, own = child.tag, ((self._is_mixed or child.tag in ("t", "v")) and child.text) or ""
-        held = len(self._cells)
         self._objects += name in _OBJECTS or (name == "object" and self._is_mixed)
         if name in ("tr", "table-row"):
             return self._read_row(child)
@@ -130,45 +130,27 @@ class _Reader:
             return self._read_formula(child)
         if name == "sym" and "char" in child.attrib:
             return _sign(child.attrib["char"], child.get("font", ""))
-        if name in ("p", "h") or (name in _APART and self._apart is not None):
+        if name in ("p", "h"):
             return self._read_paragraph(child, own)
         if name == "txBody":
             self._bullets.clear()
-        elif name == "fldChar":  # the instruction ends, or one within it begins
-            self._instruction = ""
-        elif name in ("instrText", "fldSimple"):
-            self._instruction = (self._instruction + child.get("instr", child.text or ""))[:40]
-            self._is_page |= bool(_PAGE.match(self._instruction))
         elif self._is_mixed and ("label" in child.attrib or "current-value" in child.attrib):  # of a form
             values = child.get("label"), child.get("current-value") if child.find("p") is None else None
             own = "\n".join([*filter(None, values), own])
         text = _GAPS.get(name) or own + self._read(child)
-        if name == "r" and PRIVATE.search(text):
-            # The font for symbols is the last one of a run.
-            fonts = [font for part in child.iterfind("rPr//") for font in part.attrib.values()][:-40:-1]
-            text = PRIVATE.sub(lambda match: symbol(match[0], [*fonts, "Symbol"]), text)
-        if name == "r" and re.fullmatch(r"[-+−–\s0-9n]+", text):
-            stated = [part.get("baseline", "").strip("0%") for part in child.iterfind("rPr")]
-            shift = _value(child, "rPr/vertAlign") or "".join(stated)
-            is_plain = shift in ("", "baseline")
-            text = text.translate({} if is_plain else _LOWERED if shift.startswith(("sub", "-")) else _RAISED)
-        if name in _CELLS:
-            self._cells[held:] = [text]
-        return text + ("\n" if name == "v" else "")
+        if name == "r":
+            return _of_run(child, text)
+        if name in _APART:
+            return f"\x01{text}\x02"
+        return text + (_CELL_END if name in _CELLS else "\n" if name == "v" else "")
 
-    def _read_paragraph(self, element: Element, own: str) -> str:
-        outside, self._apart = self._apart, [] if element.tag in ("p", "h") else None
-        was_page, self._is_page, self._instruction = self._is_page, False, ""
-        label = self._numbering.label(element) if element.tag == "p" else ""
-        text = own + self._read(element)
-        inside, self._apart = self._apart or [], outside
-        if self._is_page and not re.search(r"[^\W\d_]", text):  # it has nothing else
+    def _read_paragraph(self, paragraph: Element, own: str) -> str:
+        label = self._numbering.label(paragraph) if paragraph.tag == "p" else ""
+        text = own + self._read(paragraph)
+        boxes, text = _BOX.findall(text), _BOX.sub("", text)
+        if not re.search(r"[^\W\d_]", text) and _has_page_number(paragraph):
             text = ""
-        self._is_page = was_page
-        if element.tag not in ("p", "h") and outside is not None:
-            outside.append(text)
-            return ""
-        return (label or (self._bullet(element) if text.strip() else "")) + text + "\n" + "".join(inside)
+        return (label or (self._bullet(paragraph) if text.strip() else "")) + text + "\n" + "".join(boxes)
 
     def _bullet(self, paragraph: Element) -> str:
         """The number of a paragraph on a slide."""
@@ -184,14 +166,12 @@ class _Reader:
         return f"{'(' * ('Both' in kind)}{_number(count, kind)}{mark} "
 
     def _read_row(self, row: Element) -> str:
-        outside, self._cells = self._cells, []
-        text = self._read(row)
-        cells, self._cells = self._cells, outside
+        *cells, after = self._read(row).split(_CELL_END)
         lines = [[*filter(str.strip, cell.splitlines())] for cell in cells]
         # The lines of code, of long texts and of a table within a cell are kept.
         is_long = any(len(cell) > 1 and re.search(r".{101}| \| ", " ".join(cell)) for cell in lines)
         is_row = len(cells) > 1 and any(lines) and not is_long
-        return " | ".join(map(" ".join, lines)) + "\n" if is_row else text
+        return " | ".join(map(" ".join, lines)) + "\n" if is_row else "".join([*cells, after])
 
     def _read_formula(self, formula: Element) -> str:
         name, settings = formula.tag, formula.find(f"{formula.tag}Pr")
@@ -214,6 +194,27 @@ class _Reader:
         return "".join(pieces) + mark * (name == "acc")
 
 
+def _of_run(run: Element, text: str) -> str:
+    """The text of a run with the symbols of its font, and its numbers raised or lowered."""
+    if PRIVATE.search(text):
+        # The font for symbols is the last one of a run.
+        fonts = [font for part in run.iterfind("rPr//") for font in part.attrib.values()][:-40:-1]
+        text = PRIVATE.sub(lambda match: symbol(match[0], [*fonts, "Symbol"]), text)
+    if not re.fullmatch(r"[-+−–\s0-9n]+", text):
+        return text
+    shift = _value(run, "rPr/vertAlign") or _value(run, "rPr[@baseline]", "baseline").strip("0%")
+    if shift.startswith(("sub", "-")):
+        return text.translate(_LOWERED)
+    return text if shift in ("", "baseline") else text.translate(_RAISED)
+
+
+def _has_page_number(paragraph: Element) -> bool:
+    fields = (each for each in paragraph.iter() if each.tag in ("instrText", "fldSimple", "fldChar"))
+    # An instruction may have several elements, and others within it.
+    texts = ("\n" if each.tag == "fldChar" else each.get("instr", each.text or "") for each in fields)
+    return bool(_PAGE.search("".join(texts)))
+
+
 def _sign(code: str, font: str) -> str:
     """What a hexadecimal code shows in a font; those of fonts of symbols may be meant from U+F000 on."""
     number = int(code, 16) if re.fullmatch("[0-9A-Fa-f]{1,4}", code) else 0
@@ -227,9 +228,8 @@ class _Numbering:
 
     def __init__(self) -> None:
         self._styles = dict[tuple[str, str], list[str]]()
-        self._links = defaultdict[tuple[str, str], str](
-            str
-        )  # of numbers to lists, of lists to those of styles
+        # Of numbers to lists, and of lists to those of styles.
+        self._links = defaultdict[tuple[str, str], str](str)
         self._levels = defaultdict[tuple[str, str], dict[int, dict[str, str]]](dict)
         self._counts, self._begun = defaultdict[str, dict[int, int]](dict), set[tuple[str, int]]()
 
@@ -286,16 +286,16 @@ def _integer(text: str, default: int = 0) -> int:
     return int(text) if re.fullmatch("[0-9]{1,6}", text) else default
 
 
-def _value(element: Element | None, path: str, name: str = "val") -> str:
+def _value(element: Element, path: str, name: str = "val") -> str:
     """An attribute of what is at a path in an element, or ""."""
-    found = None if element is None else element.find(path)
+    found = element.find(path)
     return "" if found is None else found.get(name, "")
 
 
 def _number(value: int, form: str) -> str:
     """A number as Word or PowerPoint writes it in a format; in an unknown one it has decimal digits."""
     text = "" if form == "none" else f"{value:02}" if form == "decimalZero" else str(value)
-    if not text or not 0 < value < 4000:
+    if not 0 < value < 4000:
         return text
     if "ircle" in form or form == "ideographTraditional":
         return (_CIRCLED if "ircle" in form else "甲乙丙丁戊己庚辛壬癸")[value - 1 : value] or text

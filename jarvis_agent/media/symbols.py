@@ -11,7 +11,6 @@ from pathlib import Path
 
 PRIVATE = re.compile("[\uf020-\uf0ff\uf8e5-\uf8fe]")
 _TABLES = tomllib.loads((Path(__file__).parent / "data" / "symbols.toml").read_text(encoding="utf-8"))
-_PIECES = 0xF8E5
 _TEX = re.compile("CM(?:MI|SY|EX)")
 
 
@@ -24,9 +23,7 @@ def symbol(character: str, fonts: Sequence[str]) -> str:
     if not PRIVATE.match(character):
         table = next((_TABLES[tex[0]] for stem in stems if (tex := _TEX.match(stem))), "")
         return table[code : code + 1] or character
-    if code >= _PIECES:
-        return str(_TABLES["pieces"][code - _PIECES])
-    shown = next(
-        (_TABLES[stem] for stem in stems if stem in _TABLES), " "
-    )  # in any font the first is a blank
+    if code >= 0xF8E5:
+        return str(_TABLES["pieces"][code - 0xF8E5])
+    shown = next((_TABLES[stem] for stem in stems if stem in _TABLES), " ")  # the first is a blank
     return shown[code - 0xF020 :][:1] or "�"
