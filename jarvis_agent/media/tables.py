@@ -25,6 +25,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, dropwhile, islice, pairwise, takewhile, zip_longest
 from pathlib import Path
+from statistics import multimode
 from types import SimpleNamespace
 from typing import Any
 
@@ -64,6 +65,7 @@ _FIGURES = re.compile(r"\W*[0-9]([0-9_]|[^\w;|]|[eE][+-]?[0-9])*")
 _RANGE = re.compile(r"[<>≤≥] ?[0-9.,]+|[0-9.,]+ ?([-–/:] ?[0-9.,]+|\+)")
 """A range or a time of day: 0-14, 65+, < 5, 2019/2020, 8:00."""
 _YEAR = re.compile("[12][0-9]{3}")
+_OF_FIGURES = ("date", "number", "range")
 
 _NUMBERS = {  # by decimal sign, with what separates thousands
     sign: re.compile(
@@ -140,17 +142,16 @@ def _read(path: Path) -> tuple[dict[str, list[str]], int, str, list[str]]:
     except UnicodeDecodeError as error:
         raise BadInputError(f"{path.name} is not text; export the table as CSV") from error
     lines, cells, is_apart = list[Row](), 0, False
-    apart: set[int] = set()  # the identities of the rows after an empty line
+    apart = set[int]()  # the identities of the rows after an empty line
     for line in read:
-        if line == [""] or not all(map(_RULE.fullmatch, line)):
+        is_empty = line != [""] and all(map(_RULE.fullmatch, line))
+        if not is_empty:
             lines.append(line)
             cells += len(line)
             apart |= {id(line)} if is_apart else set()
-            is_apart = False
-            if len(lines) > MAX_ROWS + _TITLES or cells > MAX_CELLS:
-                break
-        else:
-            is_apart = True
+        is_apart = is_empty
+        if len(lines) > MAX_ROWS + _TITLES or cells > MAX_CELLS:
+            break
     rest = sum(map(any, read))
     if not any(map(any, lines)):
         return {}, rest, delimiter, notes
@@ -196,7 +197,7 @@ def _find_delimiter(text: str) -> str:
         return max([*counts.values(), 2 * (delimiter == ",")])
 
     if "," not in text.partition("\n")[0] and not re.search(r",(?! )|[\t|;]", text):
-        lines = [*islice(filter(None, map(re.compile(r"[^ \r\n]+").findall, io.StringIO(text))), 100)]
+        lines = [*islice(filter(None, map(str.split, io.StringIO(text))), 100)]
         forms = [*map(_form, chain.from_iterable(lines[1:]))]
         is_even = len({*map(len, lines)}) == 1 and min(len(lines), len(lines[0])) > 2 and '"' not in text
         is_number = all(re.fullmatch("[0-9]{1,3}( [0-9]{3})+", " ".join(line)) for line in lines[1:])
@@ -228,14 +229,13 @@ def _sheet(path: Path, notes: list[str]) -> Iterator[Row]:
 
 def _split(lines: list[Row], apart: set[int], delimiter: str, notes: list[str]) -> tuple[Row, list[Row]]:
     """The names of the columns, and the rows; notes say what was assumed and left out."""
-    widths = Counter(map(len, lines[:_SAMPLE]))
-    width = min(max(widths, key=lambda number: (widths[number], number)), max(map(_length, lines[:_SAMPLE])))
+    sample = lines[:_SAMPLE]
+    width = min(max(multimode(map(len, sample))), max(map(_length, sample)))
     at = _find_header(lines, apart, width)
     header, below = [cell.strip() for cell in lines[at]], lines[at + 1 : at + 1 + _SAMPLE]
     forms, start = _forms(below or [header]), at + 1
     differing, alike = _compare(header, forms)
-    is_named = _count_up(header, below) if below else "text" in map(_form, header)
-    is_row = alike > 0 == differing and not is_named
+    is_row = alike > 0 == differing and not _count_up(header, below)
     has_title = " " in header[0] or (header[0] and below and _filled(below[0]) < 2)  # above two columns
     is_title = _filled(header) == 1 < width != len(header) + 1 and (width > 2 or has_title)
     if is_row or is_title:
@@ -243,15 +243,15 @@ def _split(lines: list[Row], apart: set[int], delimiter: str, notes: list[str]) 
         start = at if is_row else next((place for place, row in enumerate(lines) if _filled(row) > 1), at)
         while is_row and start and _compare(lines[start - 1], forms)[1] and id(lines[start]) not in apart:
             start -= 1
-        unnamed = "no line names the columns; they are called {names}"
-        notes.append(Note(unnamed, names=", ".join(header[:3])))
+        names = ", ".join(header[:3])
+        notes.append(Note("no line names the columns; they are called {names}", names=names))
         at = start
     elif len(header) == width - 1:
         header = ["", *header]
         notes.append(Note("the header has one cell fewer than the rows; the first column has no name"))
     else:
         for place in range(at, max(at - 3, 0), -1):  # the header may have several lines
-            above, is_full = lines[place - 1], 2 * sum(map(bool, header)) >= width
+            above, is_full = lines[place - 1], 2 * _filled(header) >= width
             if len(above) != len(header) or _filled(above) < 2 or (is_full and id(lines[place]) in apart):
                 break
             header = [name or group.strip() for name, group in zip(header, above, strict=True)]
@@ -259,7 +259,7 @@ def _split(lines: list[Row], apart: set[int], delimiter: str, notes: list[str]) 
         start += 1  # units
     left_out, rows = lines[:at] + lines[at + 1 : start], list[Row]()
     repeated = lines[at] if start > at and _compare(header, forms)[0] else None
-    is_figure = forms[:1] in (["date"], ["number"])
+    is_figure = forms[0] in ("date", "number")
     for row in lines[start:]:
         is_comment = row[0].startswith("#") and (len(row) < width or (is_figure and row[0][1:2] == " "))
         (left_out if row == repeated or (is_comment and _form(row[0])) else rows).append(row)
@@ -267,12 +267,11 @@ def _split(lines: list[Row], apart: set[int], delimiter: str, notes: list[str]) 
     if row := _second_table(rows[:end], apart, forms):
         begins = "another table seems to begin with the line: {line}"
         notes.append(Note(begins, line=brief_text(", ".join(filter(None, row)), 60)))
-    left_out += rows[end:]
-    if left_out:
-        texts = [brief_text(", ".join(filter(None, row)), 60) for row in left_out]
+    if left_out := [*left_out, *rows[end:]]:
+        texts = [brief_text(", ".join(filter(None, row)), 60) for row in left_out[:3]]
         several = "{number:,} lines were left out of the table, such as: {lines}"
-        left = several if len(texts) > 3 else "left out of the table: {lines}"
-        notes.append(Note(left, lines=texts[:3], number=len(texts)))
+        left = several if len(left_out) > 3 else "left out of the table: {lines}"
+        notes.append(Note(left, lines=texts, number=len(left_out)))
     return header, rows[:end]
 
 
@@ -303,20 +302,19 @@ def _find_header(rows: list[Row], apart: set[int], width: int) -> int:
     """The line of names: the first of the usual length, or one beside it with words above numbers."""
 
     def filled(row: Row) -> int:
-        count, is_indented = _filled(row), not row[0].strip()
-        return count if 2 * count <= width - is_indented else _length(row)
+        count = _filled(row)
+        return count if 2 * count <= width else _length(row)
 
     lines = rows[:_TITLES]
-    spaced = [any(cell.startswith(" ") for cell in row[1:]) for row in lines]  # as in a sentence
     counts = [0 if row[0].startswith("#") else filled(row) for row in lines]
-    lengths = Counter(length for row in rows[:_SAMPLE] if (length := _length(row)) > 1)
-    usual = max(lengths, key=lambda length: (lengths[length], length), default=1)
+    usual = max(multimode(length for length in map(_length, rows[:_SAMPLE]) if length > 1), default=1)
     full = next(at for at, count in enumerate(counts) if count >= min(width, usual, max(counts)))
     words = takewhile(lambda line: "number" not in map(_form, line), lines[full + 1 : full + 4])
     for at, row in enumerate(words, full + 1):  # below titles of several cells
         full = at if 2 * _filled(row) > 3 * _filled(lines[full]) else full
     gaps = [id(row) in apart for row in rows[1 : full + 2]]
-    is_title = gaps[full:] == [True] or spaced[full : full + 2] == [True, False]
+    spaced = [any(cell.startswith(" ") for cell in row[1:]) for row in lines[full : full + 2]]
+    is_title = gaps[full:] == [True] or spaced == [True, False]  # a sentence has blanks
     naming = (
         at
         for at in range(full + is_title, -1, -1)
@@ -330,7 +328,7 @@ def _find_header(rows: list[Row], apart: set[int], width: int) -> int:
 
 def _count_up(row: Row, below: list[Row]) -> bool:
     """Whether the figures of a row name columns: they are years or count up, and those below do not."""
-    places = [place for place, cell in enumerate(row) if _form(cell) in ("date", "number", "range")]
+    places = [place for place, cell in enumerate(row) if _form(cell) in _OF_FIGURES]
     figures = [row[place].strip() for place in places]
     if _has_years(row, *below[:3]):  # whatever stands further below
         return True
@@ -347,13 +345,13 @@ def _count_up(row: Row, below: list[Row]) -> bool:
 
 def _has_years(row: Row, *below: Row) -> bool:
     """Whether the figures of a row are years, most in equal steps, unlike those of each next row."""
-    figures = [cell.strip() for cell in row if _form(cell) in ("date", "number", "range")]
+    figures = [cell.strip() for cell in row if _form(cell) in _OF_FIGURES]
     if len(figures) < 3 or not all(_YEAR.fullmatch(year) and "1900" <= year <= "2100" for year in figures):
         return False
     steps = Counter(int(later) - int(year) for year, later in pairwise(figures))
     (step, count), *_ = steps.most_common(1)
     is_like = bool(below) and all(map(_has_years, below))
-    return step != 0 and count > 1 and 4 * count >= 3 * steps.total() and not is_like
+    return step != 0 and 4 * count >= 3 * steps.total() and not is_like
 
 
 def _find_footer(rows: list[Row], apart: set[int], delimiter: str) -> int:
@@ -371,7 +369,7 @@ def _find_footer(rows: list[Row], apart: set[int], delimiter: str) -> int:
 def _is_footer(row: Row, above: list[Row], is_apart: bool, delimiter: str) -> bool:
     """Whether a row has words below dates or years, or one long cell, or the sums of the columns."""
     label, others = row[0].strip(), [place for place, cell in enumerate(row) if place and cell.strip()]
-    if (form := _form(label)) in ("date", "number", "range"):
+    if (form := _form(label)) in _OF_FIGURES:
         return False
     column = [line[0].strip() for line in above if line[0].strip()]
     (kind,), width = _forms([line[:1] for line in above], 1.0), max(len(row), len(above[0]))
@@ -432,7 +430,7 @@ def _compare(row: Row, forms: list[str]) -> tuple[int, int]:
     """How many cells have another form than their column, and how many are figures like it."""
     differing = alike = 0
     for cell, form in zip(row, forms, strict=False):
-        if form in ("date", "number", "range", "mixed") and (own := _form(cell)):
+        if form in (*_OF_FIGURES, "mixed") and (own := _form(cell)):
             alike += own == form != "mixed"
             differing += own == "text" if form == "mixed" else own != form
     return differing, alike

@@ -13,7 +13,7 @@ import sys
 import zipfile
 from contextlib import suppress
 from datetime import date, datetime, timedelta
-from itertools import count, islice, product
+from itertools import count, product
 from string import ascii_uppercase
 from typing import Any
 from xml.etree import ElementTree
@@ -29,12 +29,11 @@ _CELL = re.compile(r'<(?:\w+:)?c (?=[^>]*\br="([A-Z]+[0-9]+)")(?=[^>]*\bs="([0-9
 """A cell of a number: its place and the number of its style."""
 
 _NO_VALUE = re.compile(
-    r'<(?:\w+:)?c(?![^>]*\bt="str")(?: [^>]*)?><(?:\w+:)?f(?: [^>]*)?(?:/>|>[^<]*</(?:\w+:)?f>)'
-    r"(?:<(?:\w+:)?v ?/>|<(?:\w+:)?v></(?:\w+:)?v>)?</(?:\w+:)?c>"
+    r'<(?:\w+:)?c(?: [^>]*\bt="e"|(?![^>]*\bt="str")(?: [^>]*)?>'
+    r"<(?:\w+:)?f(?: [^>]*)?(?:/>|>[^<]*</(?:\w+:)?f>)"
+    r"(?:<(?:\w+:)?v ?/>|<(?:\w+:)?v></(?:\w+:)?v>)?</(?:\w+:)?c>)"
 )
-"""A cell with a formula whose value is not stored, as programs write it that compute nothing."""
-
-_ERROR = re.compile(r'<(?:\w+:)?c [^>]*\bt="e"')
+"""A cell with an error, or a formula without a value, as programs write it that compute nothing."""
 
 _DAY = timedelta(days=1)
 
@@ -47,9 +46,9 @@ def _text(cell: Any, form: str | None) -> str:
         whole = str(int(cell))
         if not form or cell < 0:
             return whole
+        form = "0" * (len(whole) - form.count("0")) + form
         digits = iter(whole.zfill(form.count("0")))
-        first = "".join(islice(digits, max(0, len(whole) - form.count("0"))))
-        return first + "".join(next(digits) if mark == "0" else mark for mark in form)
+        return "".join(next(digits) if mark == "0" else mark for mark in form)
     if isinstance(cell, timedelta):
         hours, rest = str(abs(cell) % _DAY).split(":", 1)
         return f"{'-' * (cell.days < 0)}{abs(cell) // _DAY * 24 + int(hours)}:{rest}"
@@ -79,7 +78,7 @@ def _read_markup(path: str, sheet: str) -> tuple[dict[str, str], int]:
                 rows, _, rest = (rest + part).rpartition("row>")
                 cells = _CELL.findall(rows) if coded else ()
                 forms |= {cell: re.sub(r'[\\"]', "", coded[style]) for cell, style in cells if style in coded}
-                without_value += len(_NO_VALUE.findall(rows)) + len(_ERROR.findall(rows))
+                without_value += len(_NO_VALUE.findall(rows))
         return forms, without_value
     return {}, 0
 
@@ -110,13 +109,12 @@ def main(path: str) -> None:
         # Should the process end, the first cell is the reason.
         writer.writerow(["it is damaged, or too large", name, len(sheets), without_value])
         for sheet in sheets[:1]:
-            left, above, merged = (sheet.start or (0, 0))[1], list[str](), sheet.merged_cell_ranges or ()
-            first, last = (sheet.start or (0, 0))[0], sheet.total_height
+            (first, left), above = sheet.start or (0, 0), list[str]()
             tall = {
                 (row, at - left)
-                for (top, at), (end, _) in merged
+                for (top, at), (end, _) in sheet.merged_cell_ranges or ()
                 if top > first  # else it is a name of a column
-                for row in range(top + 2, min(end, last) + 2)
+                for row in range(top + 2, min(end, sheet.total_height) + 2)
             }
             columns = _COLUMNS[left:]
             for number, row in enumerate(sheet.iter_rows(), 1):
@@ -124,11 +122,9 @@ def main(path: str) -> None:
                 labels = next(place for place in count() if (number, place) not in tall)  # of several rows
                 writer.writerow([*above[:labels], *texts[labels:]] if any(texts) else [])
                 # An amount of several rows is counted once; a number in the first column is a label.
-                words = (
-                    text if not place or isinstance(cell, str | date) else ""
-                    for place, (cell, text) in enumerate(zip(row, texts))  # noqa: B905
-                )
-                above = [*above[:labels], *islice(words, labels, None)]
+                for place, cell in enumerate(row[labels:], labels):
+                    texts[place] *= not place or isinstance(cell, str | date)
+                above = [*above[:labels], *texts[labels:]]
 
 
 if __name__ == "__main__":
