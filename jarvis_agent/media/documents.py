@@ -204,15 +204,11 @@ def _pdf(path: Path, notes: list[str], scans: dict[int, str]) -> Iterator[str]:
     from pypdfium2 import PdfiumError
 
     pages, size, unknown, is_tex = dict[int, str](), 0, 0, False
-    with _opened_pdf(path) as document:
-        numbers = range(1, len(document) + 1)
+    with _opened_pdf(path) as pdf:
+        numbers = range(1, len(pdf) + 1)
         for number in numbers:
             check_cancelled()
-            with (
-                suppress(PdfiumError),
-                _page(document, number) as page,
-                closing(page.get_textpage()) as chars,
-            ):
+            with suppress(PdfiumError), _page(pdf, number) as page, closing(page.get_textpage()) as chars:
                 count = chars.count_chars()
                 is_tex |= any(_TEX.match(_font(chars, at)) for at in range(0, count, count // 20 + 1))
                 text = _text_of_page(page, chars, is_tex).replace("\r\n", "\n").strip()

@@ -37,6 +37,7 @@ logger = logging.getLogger(__name__)
 MAX_FILES = 100
 """Most files and attachments of one request."""
 
+Notes = list[str] | None
 _URL = re.compile(r"https?://", re.IGNORECASE)
 _MOST_SCANS = 50  # scanned pages of a document that are read
 _TEXTS = frozenset({"text", "table", "data", "file"})  # kinds whose text is used where a text is needed
@@ -230,7 +231,7 @@ class ResourceStore:
         attach = "attach its bytes (base64) or its URL"
         raise InputError(f"the part {part!r} of the message holds no file; {attach}")
 
-    async def resolve(self, value: Any, kind: ArgKind, notes: list[str] | None = None) -> Resource:
+    async def resolve(self, value: Any, kind: ArgKind, notes: Notes = None) -> Resource:
         """The resource for an argument of the given kind.
 
         Of a video that is its sound, of a PDF file pictures of its pages. For "file" that is any file,
@@ -259,9 +260,7 @@ class ResourceStore:
             resource = Resource(kind="text", path=path, mime="text/plain", name=resource.name)
         return resource
 
-    async def text_of(
-        self, value: str | Resource, given: Iterable[str] = (), notes: list[str] | None = None
-    ) -> str:
+    async def text_of(self, value: str | Resource, given: Iterable[str] = (), notes: Notes = None) -> str:
         """The text of a resource, or a value in which names of text files are replaced by their contents.
 
         A value that is only a name may be that of any readable file. In a longer text, those of allowed files
@@ -293,9 +292,7 @@ class ResourceStore:
                 await asyncio.to_thread(page.unlink, missing_ok=True)
         return await run_cpu_bound(load)
 
-    async def with_contents(
-        self, text: str, given: Iterable[str] = (), notes: list[str] | None = None
-    ) -> str:
+    async def with_contents(self, text: str, given: Iterable[str] = (), notes: Notes = None) -> str:
         """A text in which the names of allowed text files are replaced by their contents. As `text_of`."""
         others = [self.access.find(name.strip()) for name in given]
         paths = {file.path for file in others if file is not None} | {None}
@@ -312,7 +309,7 @@ class ResourceStore:
             raise InputError(f"a text with the files in it has more than {most}; name fewer")
         return "".join(parts)
 
-    async def path_of(self, value: str, *, or_text: bool = False, notes: list[str] | None = None) -> str:
+    async def path_of(self, value: str, *, or_text: bool = False, notes: Notes = None) -> str:
         """The path of the allowed file that a value names, for tools that open files; else the value.
 
         The planner may have shortened the name, and an attachment has only a generated one. With `or_text`,
