@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.request import url2pathname
 
+from jarvis_agent.core import file_mentions
 from jarvis_agent.core.errors import ForbiddenError, InputError
 from jarvis_agent.core.file_mentions import LETTER, LONGEST_PATH, FoldedText, NameIndex, has_ending, is_name
 from jarvis_agent.core.forks import cached_property
@@ -150,9 +151,9 @@ class AccessPolicy:
         below = (each.relative_to(place.path) for each in inside)
         visible = (each for each in below if not any(part[0] == "." for part in each.parts))
         names = (each.as_posix() for each in islice(visible, _MOST_LISTED) if (place.path / each).is_file())
-        translated = translate(FoldedText(pattern.replace("**/", "*")).folded)  # which escapes braces
+        translated = translate(file_mentions.fold(pattern.replace("**/", "*")))  # which escapes braces
         fitting = re.compile(re.sub(r"\\\{(.+?)\\\}", _any_of, translated))
-        return sorted(folder + each for each in names if fitting.match(FoldedText(each).folded))
+        return sorted(folder + each for each in names if fitting.match(file_mentions.fold(each)))
 
     def _list(self, folder: Path) -> NameIndex[Path]:
         """What is in a folder; nothing if it cannot be read."""
