@@ -177,9 +177,8 @@ class _Reader:
         name, settings = formula.tag, formula.find(f"{formula.tag}Pr")
         chosen = {} if settings is None else {each.tag: each.get("val", "")[:9] for each in settings}
         signs = _SIGNS | {"den": "¦"} if chosen.get("type") == "noBar" else _SIGNS
-        inner = [part for part in formula if part is not settings]
         read = self._read_formula if name == "m" else self._read
-        parts = [(part.tag, read(part).strip()) for part in inner]
+        parts = [(part.tag, read(part).strip()) for part in formula if part is not settings]
         if name in ("d", "m", "mr", "eqArr"):
             between = {"d": chosen.get("sepChr", "|"), "mr": ", "}.get(name, "; ")
             text = between.join(text for _, text in parts)
@@ -218,8 +217,7 @@ def _has_page_number(paragraph: Element) -> bool:
 def _sign(code: str, font: str) -> str:
     """What a hexadecimal code shows in a font; those of fonts of symbols may be meant from U+F000 on."""
     number = int(code, 16) if re.fullmatch("[0-9A-Fa-f]{1,4}", code) else 0
-    is_own = number < 0x100 or 0xF000 <= number < 0xF100
-    shown = symbol(chr(number & 0xFF | 0xF000 if is_own else number), [font])
+    shown = symbol(chr(number if number > 0xFF else 0xF000 + number), [font])
     return shown if shown.isprintable() else "�"
 
 

@@ -405,11 +405,10 @@ def _second_table(rows: list[Row], apart: set[int], forms: list[str]) -> Row:
     for block in others:
         if line := next((row for row in block[:3] if _names(row, forms, least=2)), []):
             return line
-        if min(len(first), len(block)) < 2:
-            continue
         here, anywhere = _filled_columns(block)
         lost, new = always - anywhere, here - ever
-        if len(lost) + len(new) > 2 or (new and _names(block[0], _forms(block[1:]))):
+        is_other = len(lost) + len(new) > 2 or (new and _names(block[0], _forms(block[1:])))
+        if is_other and min(len(first), len(block)) > 1:
             return block[0]
     return []
 

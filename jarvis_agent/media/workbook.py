@@ -20,8 +20,6 @@ from xml.etree import ElementTree
 
 MAX_MEMORY, MAX_SECONDS = 4 << 30, 120  # of the process; 20 million cells take about 2 GiB
 
-_PART = 1_000_000  # characters of a sheet's XML that are read at once
-
 _CODE = re.compile(r'(?=.*0.*0)(?:0|\\.|"[^"]*"|[ ()/-])+')
 """A format that shows each digit of a number, as of a postal code (00000) or a telephone number."""
 
@@ -36,7 +34,6 @@ _NO_VALUE = re.compile(
 """A cell with an error, or a formula without a value, as programs write it that compute nothing."""
 
 _DAY = timedelta(days=1)
-
 _COLUMNS = ["".join(name) for count in (1, 2, 3) for name in product(ascii_uppercase, repeat=count)]
 
 
@@ -74,7 +71,7 @@ def _read_markup(path: str, sheet: str) -> tuple[dict[str, str], int]:
         target = next(row.get("Target", "") for row in links if row.get("Id") == link)
         forms, without_value, rest = dict[str, str](), 0, ""
         with io.TextIOWrapper(book.open(posixpath.join("/xl", target)[1:]), "utf-8") as sheet_file:
-            while part := sheet_file.read(_PART):
+            while part := sheet_file.read(1_000_000):
                 rows, _, rest = (rest + part).rpartition("row>")
                 cells = _CELL.findall(rows) if coded else ()
                 forms |= {cell: re.sub(r'[\\"]', "", coded[style]) for cell, style in cells if style in coded}
