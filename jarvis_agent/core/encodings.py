@@ -51,8 +51,11 @@ def find_encoding(content: bytes) -> tuple[str, list[str]]:
     is_hz = b"~{" in content and chardet.detect(content[:_SAMPLE])["encoding"] == "HZ-GB-2312"
     if certain is not None and not is_hz:
         return certain, []
-    damaged = 0 if b"\0" in content else (text := content.decode("utf-8", "replace")).count("\ufffd")
-    if damaged and 2 * damaged < len(text) - len(text.encode("ascii", "ignore")):
+    text = "" if b"\0" in content else content.decode("utf-8", "replace")
+    damaged, others = text.count("\ufffd"), len(text) - len(text.encode("ascii", "ignore"))
+    # Of a word in another encoding some letters may be valid by chance; those beside them are not.
+    is_word = re.search("\ufffd[^\0-\x7f]|[^\0-\x7f]\ufffd", text)
+    if damaged and (4 if is_word else 2) * damaged < others:
         return "utf-8", [Note("damaged characters were replaced: {count}", count=damaged)]
     return _guess(content[:_SAMPLE])
 

@@ -60,8 +60,9 @@ _LIGATURES = {"\x1b": "ff", "\x1c": "fi", "\x1d": "fl", "\x1e": "ffi", "\x1f": "
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 _CODE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")  # in the font, of a character that has no name
 _UNKNOWN = re.compile("[\ufffd\ue000-\uf8ff]")
-_VARIANT = re.compile("[\u2e80-\u2fdf]+|\u0338\\s*(\\S)")
-"""Radicals that stand for whole characters, and a stroke, which TeX has before its sign."""
+_RADICALS = re.compile("[\u2e80-\u2fdf]+")  # that stand for whole characters
+_STROKE = re.compile("\u0338\\s*(\\S)")
+"""Through a sign, which in Unicode is before it, and in TeX after it."""
 _TEX = re.compile(r"(?:\w+\+)?CM(?:R|BX|TI|SS|TT|SL|MI|SY|EX)")
 _SIGN = re.compile(r"(?<![a-z])[a-z](?![a-z])|[^a-z .,]")
 """What TeX may take from its fonts of signs: each character but letters in words."""
@@ -233,7 +234,8 @@ def _pdf(path: Path, notes: list[str], scans: dict[int, str]) -> Iterator[str]:
         return left + "-" * (is_pair or is_mixed or is_part)
 
     for number, text in pages.items():
-        text = _VARIANT.sub(_usual, _HYPHEN.sub(join, text)).replace("\ufffe", "\ufffd").replace("↦→", "↦")
+        text = _HYPHEN.sub(join, text).replace("\ufffe", "\ufffd")
+        text = _RADICALS.sub(lambda found: normalize("NFKC", found[0]), text)
         text = _LIGATURE.sub(lambda found: _LIGATURES[found[0]], text)
         text = clean(_CODE.sub("\ufffd", text))
         unknown += len(_UNKNOWN.findall(text))
@@ -247,10 +249,6 @@ def _pdf(path: Path, notes: list[str], scans: dict[int, str]) -> Iterator[str]:
     notes += _note_pages(few_words, [number for number in left_out if pages.get(number)], count)
     notes += _note_pages("scanned pages were read: {places}", [n for n in scans if scans[n]], count)
     notes += [Note("characters that the file does not name: {number}", number=unknown)] if unknown else []
-
-
-def _usual(variant: re.Match[str]) -> str:
-    return normalize("NFC", f"{variant[1]}\u0338") if variant[1] else normalize("NFKC", variant[0])
 
 
 def _font(content: Any, place: int) -> str:
@@ -297,7 +295,10 @@ def _text_of_page(page: Any, content: Any, is_tex: bool) -> str:
         parts = ("".join(map(letters.__getitem__, places)) for _, places in glyphs)
         # A mark may stand where its letter does.
         letters = [part if any(map(combining, part)) else part[::-1] for part in parts]
-    return replace_surrogates("".join(letters))
+    text = "".join(letters)
+    if is_tex:
+        text = _STROKE.sub(lambda sign: normalize("NFC", f"{sign[1]}\u0338"), text).replace("↦→", "↦")
+    return replace_surrogates(text)
 
 
 def _is_scan(page: Any, length: int) -> bool:
@@ -339,7 +340,9 @@ def _rtf(path: Path, notes: list[str]) -> Iterator[str]:
 
     text = _markup(path, "RTF").decode("latin-1")
     if "{\\rtf" not in text[:99]:  # a fragment, of which only the first group would be read
-        text = f"{{\\rtf1 {text}}}"
+        text = "{\\rtf1 " + "{" * (text.count("}") - text.count("{")) + text + "}"
+    text = re.sub(r"(?<!\\)\\(?:deleted|v)(?![a-z0-9])", r"\\*", text)  # what is not shown, as unknown groups
+    text = re.sub(r"(?<!\\)\\footnote(?![a-z])", r"\\par", text)
     yield rtf_to_text(text, errors="replace")  # type: ignore[no-untyped-call]
 
 
@@ -385,13 +388,13 @@ def _email(path: Path, notes: list[str]) -> Iterator[str]:
     notes += [Note("attached files were left out: {names}", names=", ".join(others))] if others else []
 
 
-_MAX_HEADER = 5_000  # characters; Python takes a time that grows with their square
+_MAX_HEADER = 5_000  # characters; Python takes a time that grows with their square, and longest for types
 
 
 def _header(name: str, value: str) -> Any:
     """A header; addresses and dates as they are written, for Python fails to parse broken ones."""
     if name.lower().startswith(("content-", "mime-")):
-        return email.policy.default.header_factory(name, value)
+        return email.policy.default.header_factory(name, value[:1000])
     shown = value if len(value) <= _MAX_HEADER else f"{value[:_MAX_HEADER]} …"
     return email.policy.default.header_factory("Subject", shown)
 
@@ -403,8 +406,10 @@ def _texts_of_message(part: Any, notes: list[str], others: list[str]) -> Iterato
         yield str(part["subject"])
     if not re.match('["<]?Saved by ', str(part["from"])):  # a program that stored a page
         yield from (f"{name}: {part[name]}" for name in ("From", "To", "Cc", "Date") if part[name])
-    if re.fullmatch("message/.+-(?:status|notification|report)", kind):  # it has a head alone
-        yield from (f"{name}: {value}" for each in part.get_payload() for name, value in each.items())
+    if re.fullmatch("message/.+-(?:status|notification|report)", kind):
+        for each in part.get_payload():
+            yield from (f"{name}: {value}" for name, value in each.items())
+            yield str(each.get_payload(decode=True) or b"", "utf-8", "replace")
     elif part.is_multipart():
         body = part.get_body(texts) if kind == "multipart/alternative" else None
         for each in part.get_payload() if body is None else [body]:

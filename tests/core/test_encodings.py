@@ -67,6 +67,9 @@ def test_damaged_characters_of_utf_8_are_replaced_with_a_note() -> None:
         "Jürgen,Köln\nZoé,Orléans\nFran\ufffdois\n\ufffdStormy\ufffd",
         ["damaged characters were replaced: 3"],
     )
+    # Two letters of each word are valid UTF-8 by chance.
+    thai = "จำนวน,89,จำนวน"
+    assert decode_text(thai.encode("cp874")) == (thai, ["the encoding CP874 was assumed"])
 
 
 def test_zero_bytes_at_the_end_are_no_text() -> None:

@@ -558,6 +558,11 @@ def test_formulas_are_written_in_a_line(tmp_path: Path) -> None:
 def test_markup_and_time_codes_are_no_text(tmp_path: Path) -> None:
     cases = {
         "b.rtf": (r"{\pard One\par}{\pard Two\par}", "One\nTwo"),
+        "c.rtf": (r"{\pard One\par}}{\pard Two\par}", "One\nTwo"),
+        "d.rtf": (
+            r"{\rtf1 Only {\deleted 500 }{\b\v secret }700 \\v.{\footnote \pard No tax.}}",
+            "Only 700 \\v.\nNo tax.",
+        ),
         "a.rtf": (r"{\rtf1\ansi Hello \b from\b0  a caf\'e9.}", "Hello from a café."),
         "a.md": ("# Title\n\n*Two* [words](http://x.org) `code`\n\n- item\n", "Title\nTwo words code\nitem"),
         "b.md": ("<p>Kept</p>\n\n- one\n  ```\n  x = 1\n  ```\n\n![badge](b.svg)\n", "Kept\none\nx = 1"),
@@ -653,6 +658,9 @@ def test_a_long_list_of_addresses_and_blanks_in_a_cue_are_read_at_once(tmp_path:
     assert to.endswith(" …")
     (tmp_path / "a.vtt").write_text(f"WEBVTT\n\n00:01.000 --> 00:02.500\n<v{' ' * 200_000}\nHi\n")
     assert load_text(tmp_path / "a.vtt")[0].endswith("Hi")
+    head = "From: a@x.org\nContent-Type: text/plain" + "; a=b" * 60_000
+    (tmp_path / "a.eml").write_text(f"{head}\n\nHi")
+    assert load_text(tmp_path / "a.eml")[0].endswith("Hi")
 
 
 def test_all_texts_of_a_message_are_read_and_its_other_parts_named(tmp_path: Path) -> None:
@@ -682,6 +690,7 @@ def test_the_head_of_a_message_is_as_it_was_written_and_reports_are_read(tmp_pat
     assert load_text(tmp_path / "a.eml")[0] == f"{head}\nHi"
     for kind in ("delivery-status", "disposition-notification"):
         fields = 'Final-Recipient: rfc822; bob@example.org\nReply-To: "" <@>,;:<<\nMessage-ID: <[x'
+        fields += "\nDiagnostic-Code: 550\nThere is no such account.\nStatus: 5.1.1"
         report = f"--b\nContent-Type: message/{kind}\n\nReporting-MTA: dns; x\n{fields}\n"
         content = f"Subject: Failed\nContent-Type: multipart/report; boundary=b\n\n{report}--b--\n"
         (tmp_path / "a.eml").write_text(content)
@@ -764,6 +773,11 @@ def test_hyphens_ligatures_and_unknown_characters_of_a_page(tmp_path: Path) -> N
     words = "information of AEC-Q100 and C-code significance = لا a ⎧ \ue061 😀 β ≠ c∞"
     assert " ".join(text.split()) == words
     assert notes == ["characters that the file does not name: 1"]
+    # In Unicode a stroke is after its sign.
+    (tmp_path / "a.pdf").write_bytes(
+        NAMED.replace(b"CMSY10", b"Others").replace(b"<06440627>", b"<003d0338>")
+    )
+    assert "significance = =\u0338 a ⎧" in " ".join(load_text(tmp_path / "a.pdf")[0].split())
 
 
 def test_pages_without_text_and_damaged_pages_are_named(tmp_path: Path) -> None:
