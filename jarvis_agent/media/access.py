@@ -231,7 +231,8 @@ class AccessPolicy:
     def find_planned(self, value: str) -> Resource | None:
         """The file in an allowed directory whose path the whole value is. Blocks."""
         with suppress(OSError, RuntimeError, ValueError):
-            if is_name(value) and (path := _expanded(value)).is_file() and self._is_below_roots(path):
+            path = _expanded(value)
+            if path.suffix and path.is_file() and self._is_below_roots(path):
                 return self.open(value, is_planned=True)
         return None
 

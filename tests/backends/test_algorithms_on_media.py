@@ -307,6 +307,19 @@ def test_what_was_assumed_of_a_box_is_noted(tmp_path: Path, quarters: Resource, 
     assert [note in one for one in call.notes] == [True]
 
 
+def test_the_square_of_an_image_has_equal_sides(run_tool: RunTool, tmp_path: Path) -> None:
+    for size in ((401, 300), (302, 301), (300, 401)):
+        Image.new("RGB", size).save(tmp_path / "a.png")
+        part = run_tool("crop-image", image=Resource(kind="image", path=tmp_path / "a.png"), box="square")
+        assert part.size == (min(size), min(size))
+
+
+def test_what_colour_a_border_has_is_noted(tmp_path: Path, quarters: Resource) -> None:
+    call = a_call(TASKS["edit-image"], tmp_path, image=quarters, border=1)
+    ALGORITHMS["edit-image"].run(call)
+    assert call.notes == ["the border is white"]
+
+
 def test_a_whole_image_in_shares_is_no_single_pixel(run_tool: RunTool, quarters: Resource) -> None:
     assert run_tool("crop-image", image=quarters, box=[0, 0, 1, 1]).size == (40, 20)
 

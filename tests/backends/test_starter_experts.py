@@ -363,6 +363,9 @@ async def test_a_question_gets_the_lines_that_fit_it_or_an_error_with_the_text(
             await run("question-answering", text=question, context=text),
         ):
             assert [row["answer"] for row in found] == answer
+    context = "Who is the landlord?\nThe landlord is Mr. A. Reid, till the 24. December. He lives nearby."
+    found = await run("question-answering", text="Who is the landlord?", context=context)
+    assert [row["answer"] for row in found] == ["The landlord is Mr. A. Reid, till the 24. December."]
     for task, inputs in (
         ("document-question-answering", {"image": page}),
         ("question-answering", {"context": text}),

@@ -562,6 +562,15 @@ async def test_a_turn_that_is_remembered_and_sent_again_counts_once(tmp_path: Pa
     assert [turn.request for turn in turns] == ["Who are you?", "Hello"]
 
 
+async def test_a_file_with_blanks_in_its_name_is_read_and_not_its_name(tmp_path: Path) -> None:
+    store = store_with(tmp_path, allowed_dirs=(tmp_path,))
+    for name in ("my notes.txt", "invoice #42 (copy).txt"):
+        (tmp_path / name).write_text("Milk", encoding="utf-8")
+        assert await store.text_of(str(tmp_path / name)) == "Milk"
+    (tmp_path.parent / "my notes.txt").write_text("secret", encoding="utf-8")
+    assert await store.text_of(f"{tmp_path}/../my notes.txt") == f"{tmp_path}/../my notes.txt"
+
+
 def test_an_address_in_a_plan_is_no_path_of_the_working_directory() -> None:
     with pytest.raises(ForbiddenError, match="may not read 'https://example"):
         AccessPolicy(Settings(), for_tool=True).open("https://example.org/a.png", is_planned=True)

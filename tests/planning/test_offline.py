@@ -191,6 +191,12 @@ def test_an_attached_file_that_no_task_uses_becomes_a_note() -> None:
     assert not plan("Describe the picture", files=files[:1]).notes
 
 
+def test_a_file_that_cannot_be_read_is_why_nothing_is_planned() -> None:
+    file = Resource(kind="file", path=Path("old.doc"), name="old.doc")
+    advice = "the content of “old.doc” cannot be read; save it in another format, such as PDF"
+    assert advice in plan("Read old.doc aloud.", files=[file]).removed
+
+
 def test_a_document_of_which_a_part_is_meant_gets_a_note() -> None:
     for asked, part in (("Summarize page 2 of report.pdf", "page 2 of"), ("总结report.pdf的第2页", "第2页")):
         assert f"no task type does this: “{part}”" in plan(asked).notes

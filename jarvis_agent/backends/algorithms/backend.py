@@ -21,6 +21,7 @@ from jarvis_agent.backends.base import Call, Expert, whole_number
 from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.core.errors import BadInputError, InputError, MissingExtraError
 from jarvis_agent.core.images import count_frames, identified, to_opaque
+from jarvis_agent.core.notes import Note
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.text import count_words
@@ -165,6 +166,7 @@ def edit(call: Call) -> Image | dict[str, Any]:
     if border:
         _check_pixels(image.width + 2 * border, image.height + 2 * border)
         image = ImageOps.expand(image, border, "white")
+        call.notes.append(Note("the border is white"))
     return _converted(image, str(edits["format"]), call) if "format" in edits else image
 
 

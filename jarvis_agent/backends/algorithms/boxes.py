@@ -69,7 +69,9 @@ def read_box(value: Any, width: int, height: int) -> tuple[list[float], list[str
         notes.append(Note("the box was taken as {unit}", unit=Note(unit)))
     elif unit == "pixels" and not is_inside:
         notes.append(Note("the box reaches beyond the image, and was cut off at its sides"))
-    return [round(n * size, 3) for n, size in zip(numbers, (across, down) * 2, strict=True)], notes
+    sides = [n * size for n, size in zip(numbers, (across, down) * 2, strict=True)]
+    # Halves go down at both sides, so that a square stays one.
+    return [round(side - 0.001) if form == "part" else round(side, 3) for side in sides], notes
 
 
 def _part(name: str, aspect: float) -> list[float]:

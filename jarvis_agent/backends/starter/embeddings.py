@@ -143,7 +143,10 @@ LEAST_COSINE, LEAST_LEAD = 0.15, 0.1
 _MOST_LINES, _MOST_ANSWERS, _MOST_SHOWN = 500, 3, 600
 LEAST_FIT, NEARLY = 0.4, 0.1
 """Cosine of a question and a line that answers it, and what others may lack of the best one's."""
-_LINE_ENDS = re.compile(r"\n+|(?<=[.!?])\s+|(?<=[。！？])")
+_LINE_ENDS = re.compile(
+    r"\n+|(?<=[。！？])|(?<=[.!?])(?<!\b\w\.)(?<!\b[A-Z]\w\.)(?<!\b[A-Z]\w\w\.)(?<!\b\d\d\.)\s+(?![a-zß-ÿ\d])"
+)
+"""Of lines and sentences; none after what may be a title, an initial or a day: "Mr.", "p.m.", "24."."""
 
 
 def lines_that_fit(call: Call, text: str, settings: Settings) -> list[dict[str, Any]]:
@@ -152,6 +155,7 @@ def lines_that_fit(call: Call, text: str, settings: Settings) -> list[dict[str, 
     Raises UnsupportedError: none is near; another model may understand the text.
     """
     lines = [line.strip() for line in _LINE_ENDS.split(text) if line.strip()]
+    lines = [line for line in lines if not line.endswith(("?", "？"))] or lines  # a question is no answer
     if len(lines) > _MOST_LINES:
         compared = "the first {number} of {total} lines were compared"
         call.notes.append(Note(compared, number=_MOST_LINES, total=len(lines)))

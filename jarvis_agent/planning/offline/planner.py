@@ -151,11 +151,14 @@ def plan_request(
 def _unused(request: PlanRequest, tasks: Sequence[Task], unread: str) -> Iterator[Note]:
     """Which files, or parts of the request, no task uses."""
     used = [str(value) for task in tasks for value in values_of(task)]
-    names = list(map(name_of, request.files))
-    named = {name for text in used for name in split_names(text, names)[1::2]}
-    for name in names:
+    files = {name_of(file): file.kind for file in request.files}
+    named = {name for text in used for name in split_names(text, files)[1::2]}
+    for name, kind in files.items():
         if tasks and name not in named:
             yield Note("no task uses {file}", file=f"“{name}”")
+        elif not tasks and kind == "file":
+            advice = "the content of {file} cannot be read; save it in another format, such as PDF"
+            yield Note(advice, file=f"“{name}”")
     if unread and not any(unread in text for text in used):
         yield Note("only the beginning and the end of the long request were read; put texts into files")
 
