@@ -9,7 +9,7 @@ write_table(Path("forecast.csv"), table.columns)
 
 Titles, comments, units, totals and sources are distinguished from rows by form alone: by empty cells, and by
 words where the other cells of a column are numbers or dates. A column is numeric if every cell is a number or
-missing ("", "NA", "null", …). Numbers with leading zeros or over 15 digits are identifiers and stay text.
+missing ("", "NA", …). Numbers with leading zeros (if negative, all of them) or over 15 digits stay text.
 What is missing, damaged, too large, or no table is a `BadInputError`.
 """
 
@@ -507,10 +507,9 @@ def _values(cells: Mapping[str, Sequence[str]], delimiter: str, notes: list[str]
 def _numbers(column: Sequence[str], sign: str, odd: list[str], most: int) -> list[Cell] | None:
     """The numbers of a column with this decimal sign, and None for missing ones; None if it is text.
 
-    `odd` gets the cells that are no numbers if these are fewer than the numbers, and at most so many.
+    `odd` gets cells that are no numbers or of another unit, if fewer than the numbers and at most so many.
     """
-    if len({*re.findall(f"[%{_CURRENCY}]", " ".join(column))}) > 1:  # amounts that cannot be compared
-        return None
+    others = {unit for unit, _ in Counter(re.findall(f"[%{_CURRENCY}]", " ".join(column))).most_common()[1:]}
     plain: list[str] = []
     for text in map(str.strip, column):
         if _MISSING.fullmatch(text):
@@ -519,14 +518,14 @@ def _numbers(column: Sequence[str], sign: str, odd: list[str], most: int) -> lis
         bare = text
         if not text.isdecimal():
             bare = _NEGATIVE.sub(r"-\1\2", _UNIT.sub("", text.translate(_MARKS), 1)).replace("- ", "-", 1)
-        if _NUMBERS[sign].fullmatch(bare):
+        if others.isdisjoint(text) and _NUMBERS[sign].fullmatch(bare):
             plain.append(bare.translate(_PLAIN[sign]))
             continue
         odd.append(text)
         if len(odd) > min(most, _SAMPLE + len(plain)):  # it is text
             plain = []
             break
-    if odd or not any(plain):
+    if odd or all(re.fullmatch("(-0[0-9]+)?", text) for text in plain):
         odd *= len(odd) < sum(map(bool, plain)) and len({*map(len, column)}) > 1  # codes have one length
         return None
     convert = int if {*"".join(plain)}.isdisjoint(".eE") else float

@@ -139,6 +139,9 @@ def test_a_few_words_in_a_column_of_numbers_are_said(tmp_path: Path) -> None:
         "columns were read as text because of a few cells: a (1: 8.7 0.1); b (1: 008); c (1: *); …"
     ]
     assert not read(tmp_path, "zip\n" + "10115\n" * 20 + "01234\n").notes
+    assert read(tmp_path, "n\n" + "5%\n" * 20 + "6\n$12\n").notes == [
+        "columns were read as text because of a few cells: n (1: $12)"
+    ]
     assert read(tmp_path, "zip,,n\n01234,1.5%,7\n10115,2%,8\n").notes == ["1.5% in column 2 was read as 1.5"]
 
 
@@ -405,6 +408,7 @@ def test_identifiers_stay_text(tmp_path: Path) -> None:
     columns = {
         "zip": ["01234", "10115"],
         "order": ["12345678901234567890", "12345678901234567891"],
+        "level": ["-01", "-007"],
         "phone": ["+49301234567", "+49 30 765"],
         "version": ["1.2.3", "1.10.0"],
     }
