@@ -340,7 +340,7 @@ def _count_up(row: Row, below: list[Row]) -> bool:
     first = 1 if len(figures) < len(row) and figures[0] == "1" else 0
     column = [figures[0], *(line[places[0]].strip() for line in below[:2] if places[0] < len(line))]
     counted = [str(first + place) for place in range(max(len(figures), len(column)))]
-    return figures == counted[: len(figures)] and column != counted[: len(column)]
+    return figures == counted[: len(figures)] and (len(column) == 2 or column != counted[: len(column)])
 
 
 def _has_years(row: Row, *below: Row) -> bool:
@@ -360,7 +360,7 @@ def _find_footer(rows: list[Row], apart: set[int], delimiter: str) -> int:
         above = rows[max(0, start - _SUMMED) : start]
         below = rows[start + 1 :] if sum(map(bool, rows[start])) > 1 else []  # a total, with remarks
         remarks = {id(row) for row in below if sum(map(bool, row)) == 1 < len(row)}
-        gaps = remarks if id(above[-1]) in apart else apart | remarks  # none where each line is apart
+        gaps = remarks if {*map(id, above[-2:])} <= apart else apart | remarks  # none where all are apart
         if all(_is_footer(row, above, id(row) in gaps, delimiter) for row in rows[start:]):
             return start
     return len(rows)
@@ -420,9 +420,9 @@ def _filled_columns(rows: list[Row]) -> tuple[set[int], set[int]]:
 
 
 def _names(row: Row, forms: list[str], least: int = 1) -> bool:
-    """Whether a row has words in at least so many columns of numbers or dates, and none itself."""
+    """Whether a row, no title, has words in at least so many columns of numbers or dates, and none itself."""
     differing, alike = _compare(row, forms)
-    return differing >= least and not alike
+    return differing >= least and not alike and _filled(row) >= min(2, len(forms))
 
 
 def _compare(row: Row, forms: list[str]) -> tuple[int, int]:
@@ -447,7 +447,7 @@ def _forms(rows: Sequence[Row], share: float = 0.75) -> list[str]:
 
 
 def _form(cell: str) -> str:
-    """A "date", "range", "number" (no letters), "text" (no digits), "mixed" (both), or "" (neither)."""
+    """A "date", "range", "number" (no letters), "text" (words or a unit), "mixed" (both), or "" (neither)."""
     text = cell.strip()[:200]
     if _MISSING.fullmatch(text):
         return ""
@@ -457,7 +457,7 @@ def _form(cell: str) -> str:
         return "range" if _RANGE.fullmatch(text) else "number"
     if any(map(str.isdigit, text)):
         return "mixed"
-    return "text" if any(map(str.isalpha, text)) else ""
+    return "text" if any(map(str.isalpha, text)) or re.search(f"[%‰°{_CURRENCY}]", text) else ""
 
 
 def _filled(row: Row) -> int:

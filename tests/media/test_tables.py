@@ -258,6 +258,28 @@ def test_totals_titles_and_units_are_told_by_their_form(tmp_path: Path) -> None:
             "b": [7, 8, 9],
             "": [None, None, "x"],
         },
+        "Item,Sales,Price,Units\n,%,€,‰\nNorth,666,854,315\nSouth,7,8,9\nEast,5,6,7\nWest,1,2,3\n": {
+            "Item": ["North", "South", "East", "West"],
+            "Sales": [666, 7, 5, 1],
+            "Price": [854, 8, 6, 2],
+            "Units": [315, 9, 7, 3],
+        },
+        "Report of 2024,,,\nID,1,2,3\n1,29.14,,19.05\n2,17.94,22.16,17.08\n": {
+            "ID": [1, 2],
+            "1": [29.14, 17.94],
+            "2": [None, 22.16],
+            "3": [19.05, 17.08],
+        },
+        "Monthly overview,,\nProbe,1990,1991\nP1,36.16,17.21\nP2,30.01,12.5\n": {
+            "Probe": ["P1", "P2"],
+            "1990": [36.16, 30.01],
+            "1991": [17.21, 12.5],
+        },
+        "Report of the year 2024\nTime;1990\n8:00;36.16\n9:00;17.21\n": {
+            "Time": ["8:00", "9:00"],
+            "1990": [36.16, 17.21],
+        },
+        "city,n\nOslo,5\n,\nRome,7\n,\nSource: till,\n": {"city": ["Oslo", "Rome"], "n": [5, 7]},
         "People,,\nname,city,job\nAnn,Oslo,cook\nBob,Rome,poet\n": {
             "name": ["Ann", "Bob"],
             "city": ["Oslo", "Rome"],
@@ -399,6 +421,7 @@ def test_a_table_without_a_header_keeps_its_first_row(tmp_path: Path) -> None:
         ",0,1\n0,5,6\n1,7,8\n": {"": [0, 1], "0": [5, 7], "1": [6, 8]},
         "0,1\n5,6\n7,8\n": {"0": [5, 7], "1": [6, 8]},
         "land,2020\nOslo,5\nRom,7\n": {"land": ["Oslo", "Rom"], "2020": [5, 7]},
+        "Product,1,2\nApples,2,2\n": {"Product": ["Apples"], "1": [2], "2": [2]},
         "name,city\nAnn,Oslo\n": {"name": ["Ann"], "city": ["Oslo"]},
     }
     assert not any(read_all(tmp_path, named))
