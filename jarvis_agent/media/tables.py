@@ -25,7 +25,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, dropwhile, islice, pairwise, takewhile, zip_longest
 from pathlib import Path
-from statistics import multimode
+from statistics import median_high, multimode
 from types import SimpleNamespace
 from typing import Any
 
@@ -46,8 +46,8 @@ Columns = dict[str, list[Cell]]
 MAX_ROWS, MAX_CELLS, MAX_LINE = 1_000_000, 20_000_000, 1_000_000
 """Maximum numbers of rows, of cells (each takes about 150 bytes of memory), and of characters in a line."""
 
-_TITLES, _FOOTER, _SAMPLE, _SUMMED = 100, 8, 200, 1000
-"""Most lines above a header, of a footer, that show the form of a column, and above a total."""
+_TITLES, _NAMED, _FOOTER, _SAMPLE, _SUMMED = 100, 20, 8, 200, 1000
+"""Most lines above a header, of names with values there, of a footer, that show a form, and above a total."""
 
 _WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # how archives (XLSX, XLSB, ODS) and XLS files begin
 
@@ -302,13 +302,21 @@ def _find_header(rows: list[Row], apart: set[int], width: int) -> int:
     """The line of names: the first of the usual length, or one beside it with words above numbers."""
 
     def filled(row: Row) -> int:
-        count = _filled(row)
-        return count if 2 * count <= width else _length(row)
+        return _filled(row) if 2 * _filled(row) <= width else _length(row)
 
-    lines = rows[:_TITLES]
+    def is_data(at: int) -> bool:
+        return "number" in map(_form, rows[at]) and not _count_up(rows[at], rows[at + 1 : at + _SAMPLE])
+
+    lines, lengths, top = rows[:_TITLES], [*map(_length, rows[:_SAMPLE])], 0
     counts = [0 if row[0].startswith("#") else filled(row) for row in lines]
-    usual = max(multimode(length for length in map(_length, rows[:_SAMPLE]) if length > 1), default=1)
+    usual = max(multimode(length for length in lengths if length > 1), default=1)
     full = next(at for at, count in enumerate(counts) if count >= min(width, usual, max(counts)))
+    for at, row in enumerate(lines[full + 1 : full + _NAMED], full + 1):  # below names with values
+        is_apart, is_named = id(row) in apart, "mixed" not in map(_form, lines[full])
+        is_second = is_apart and is_named and _names(lines[full], _forms(lines[full + 1 : at], 1.0))
+        below = (max if is_apart else median_high)(lengths[at + 1 :] or [1])
+        if min(counts[at], below) > max(lengths[:at]) and not (is_second or is_data(at)):
+            full = top = at
     words = takewhile(lambda line: "number" not in map(_form, line), lines[full + 1 : full + 4])
     for at, row in enumerate(words, full + 1):  # below titles of several cells
         full = at if 2 * _filled(row) > 3 * _filled(lines[full]) else full
@@ -317,13 +325,11 @@ def _find_header(rows: list[Row], apart: set[int], width: int) -> int:
     is_title = gaps[full:] == [True] or spaced == [True, False]  # a sentence has blanks
     naming = (
         at
-        for at in range(full + is_title, -1, -1)
+        for at in range(full + is_title, top - 1, -1)
         if (at <= full and _has_years(*rows[at : at + 4])) or _names(rows[at], _forms(rows[at + 1 :]))
     )
-    short = (at for at in range(full) if filled(rows[at]) >= max(2, width - 1) and not gaps[at])
-    row, below = rows[full], rows[full + 1 : full + _SAMPLE]
-    is_data = "number" in map(_form, row) and not _count_up(row, below)
-    return next(naming, next(short, 0 if is_data else full))
+    short = (at for at in range(full) if filled(rows[at]) >= max(2, width - 1) and not any(gaps[at:full]))
+    return next(naming, next(short, 0 if is_data(full) else full))
 
 
 def _count_up(row: Row, below: list[Row]) -> bool:

@@ -289,6 +289,57 @@ def test_totals_titles_and_units_are_told_by_their_form(tmp_path: Path) -> None:
     assert all(any("left out" in note for note in notes) for notes in read_all(tmp_path, cases))
 
 
+def test_names_with_values_above_a_short_table_are_left_out(tmp_path: Path) -> None:
+    account = (
+        '"Konto:";"DE99 / Giro";\n"Von:";"01.01.2024";\n"Bis:";"31.01.2024";\n"Stand:";"1.234,56 EUR";\n'
+    )
+    cases: dict[str, tables.Columns] = {
+        f'{account}"Tag";"Zweck";"Art";"Betrag";\n"05.01.2024";"Kauf";"A";"-23,10";\n'
+        '"07.01.2024";"Lohn";"B";"2.500,00";\n': {
+            "Tag": ["05.01.2024", "07.01.2024"],
+            "Zweck": ["Kauf", "Lohn"],
+            "Art": ["A", "B"],
+            "Betrag": [-23.1, 2500.0],
+        },
+        "Account:,DE99,\nOwner:,Ann Lee,\nFrom:,01.01.2024,\nTo:,31.01.2024,\n"
+        "Region,Jan,Feb\nWest,25,\nFun,117,n/a\nSouth,282,85\nRome,n/a,50\n": {
+            "Region": ["West", "Fun", "South", "Rome"],
+            "Jan": [25, 117, 282, None],
+            "Feb": [None, None, 85, 50],
+        },
+        "Survey,Staff 2024\nSent,120\nAnswered,88\nRate,73%\n\nQuestion,Yes,No,Unsure\nHappy?,60,20,8\n": {
+            "Question": ["Happy?"],
+            "Yes": [60],
+            "No": [20],
+            "Unsure": [8],
+        },
+        "By,Al,\nSite,Dock 4,\nDay,Monday,\n,,\nCheck,OK,Remark\nLights,yes,\nDoors,no,stuck\nAlarm,yes,\n": {
+            "Check": ["Lights", "Doors", "Alarm"],
+            "OK": ["yes", "no", "yes"],
+            "Remark": [None, "stuck", None],
+        },
+        "Company,Acme\nUnit,EUR\nAudited,no\nPage,7\nLine,2022,2023,2024\nSales,50,60,70\nCosts,40,45,50\n": {
+            "Line": ["Sales", "Costs"],
+            "2022": [50, 40],
+            "2023": [60, 45],
+            "2024": [70, 50],
+        },
+    }
+    for notes in read_all(tmp_path, cases):
+        assert len(notes) == 1
+        assert "left out" in notes[0]
+    project = [["Customer", "Acme"], ["Project", "Bridge"], ["Manager", "Ann"], ["Status", "open"], []]
+    rows = [["Task", "Owner", "Hours", "Cost"], ["Draft", "Bob", 12, 600], ["Check", "Cy", 3, 150]]
+    assert read_table(workbook(tmp_path / "book.xlsx", [*project, *rows])).columns == {
+        "Task": ["Draft", "Check"],
+        "Owner": ["Bob", "Cy"],
+        "Hours": [12, 3],
+        "Cost": [600, 150],
+    }
+    tree = "All,,,\n,North,,\n,,Oslo,\n,,,Ann\n,,,Bob\n,,Bergen,\n,,,Cy\n"
+    assert table_shape(written(tmp_path, tree))[0] == 7
+
+
 def test_rows_that_look_like_others_stay(tmp_path: Path) -> None:
     cases: dict[str, tables.Columns] = {
         "name,n\nAnn,5\nBob,6\nChristopher,\n": {"name": ["Ann", "Bob", "Christopher"], "n": [5, 6, None]},
