@@ -446,7 +446,7 @@ _BLOCK = re.compile(
     "|title|tr|ul|v"
 )
 """Elements that begin and end a line, also those of FictionBook. Other elements are words of their own."""
-_GAPS = ("", " ", "\n", " ", "\n")
+_BETWEEN = ("", " ", "\n", " ", "\n")
 """Between texts, by the edges there: none, of a word, of a block, of a cell, of a row; the last prevails."""
 
 
@@ -494,7 +494,7 @@ class _PageText(HTMLParser):
             text, gap = " ".join(data.split()), int(data[-1:].isspace())
             self._gap = self._gap or int(data[:1].isspace())
         if text and not self._hidden:
-            self.text.write(("" if self._end == "\n" else _GAPS[self._gap]) + self._label + text)
+            self.text.write(("" if self._end == "\n" else _BETWEEN[self._gap]) + self._label + text)
             self._gap, self._end, self._label = gap, text[-1], ""
 
     def unknown_decl(self, data: str) -> None:
