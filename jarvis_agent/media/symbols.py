@@ -19,11 +19,13 @@ def symbol(character: str, fonts: Sequence[str]) -> str:
 
     A character that is not `PRIVATE` is itself, but in fonts of TeX.
     """
-    code, stems = ord(character), [re.sub(r".*\+|-.*| |MT$", "", font) for font in fonts]
+    code, names = ord(character), [font[:100].rpartition("+")[2].partition("-")[0] for font in fonts]
+    stems = [name.replace(" ", "").removesuffix("MT") for name in names]
     if not PRIVATE.match(character):
         table = next((_TABLES[tex[0]] for stem in stems if (tex := _TEX.match(stem))), "")
         return table[code : code + 1] or character
     if code >= 0xF8E5:
         return str(_TABLES["pieces"][code - 0xF8E5])
-    shown = next((_TABLES[stem] for stem in stems if stem in _TABLES), " ")  # the first is a blank
+    # In any font the first is a blank.
+    shown = next((_TABLES[stem] for stem in stems if stem in _TABLES), " ")
     return shown[code - 0xF020 :][:1] or "�"
