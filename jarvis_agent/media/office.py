@@ -5,10 +5,12 @@ import re
 import zipfile
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
+from jarvis_agent.core.concurrency import check_cancelled
 from jarvis_agent.core.notes import Note
 from jarvis_agent.media.archives import Archive, unpacked
 from jarvis_agent.media.symbols import PRIVATE, symbol
@@ -34,7 +36,7 @@ _BOX = re.compile("\x01([^\x01\x02]*)\x02")
 _CELL_END = "\x03"
 """Marks in a text while it is read; XML has no such characters."""
 _OBJECTS = {"OLEObject", "oleObj", "object-ole"}
-_PAGE = re.compile(r"^\s*(?:PAGE|NUMPAGES|SECTIONPAGES)\b", re.IGNORECASE | re.MULTILINE)
+_PAGE = re.compile(r"[\s=]*(?:PAGE|NUMPAGES|SECTIONPAGES)\b", re.IGNORECASE)
 _CELLS = {"tc", "table-cell", "covered-table-cell"}
 _FORMULAS = re.compile("f|nary|d|rad|func|acc|bar|mr?|eqArr|s(?:Sub|Sup|SubSup|Pre)|lim(?:Low|Upp)")
 _SIGNS = {"den": "/", "sub": "_", "sup": "^", "lim": "_", "limUpp/lim": "^"}
@@ -56,16 +58,18 @@ def read_office(path: Path, notes: list[str]) -> Iterator[str]:
         parts = [*filter(None, map(_PART.fullmatch, members))]
         parts.sort(key=lambda part: (_ORDER.find(part[1] or ""), _integer(part[2] or part[3] or "")))
         lists = ["{}/_rels/{}.rels".format(*posixpath.split(part[0])) for part in parts]
-        listed, names = dict(unpacked(path, archive, members.intersection(lists))), [*_RULES]
+        names, linked = [*_RULES], dict[str, dict[str, None]]()
+        for name, content in unpacked(path, archive, members.intersection(lists)):
+            targets = (f"{name.partition('/')[0]}/{link[1].decode()}" for link in _LINK.finditer(content))
+            linked[name] = dict.fromkeys(filter(members.__contains__, targets))
         for part, links in zip(parts, lists, strict=True):
-            root, linked = part[0].partition("/")[0], _LINK.findall(listed.get(links, b""))
-            names += [part[0], *(f"{root}/{link.decode()}" for link in linked)]
+            names += [part[0], *linked.get(links, ())]
         names += filter(_COMMENTS.fullmatch, members)
         reader, present = _Reader(), filter(members.__contains__, names)
         for name, content in unpacked(path, archive, present, _PART.fullmatch):
             try:
                 yield reader.text_of(content, name)
-            except ElementTree.ParseError:
+            except (ElementTree.ParseError, LookupError, ValueError, RecursionError):
                 if _PART.fullmatch(name):
                     raise
                 notes.append(Note("{name} in the document is damaged, and was left out", name=name))
@@ -93,14 +97,16 @@ class _Reader:
         # Expat limits how far entities expand, and reads no external ones.
         root = ElementTree.fromstring(content)  # noqa: S314
         self._is_mixed = not root.tag.startswith(_OFFICE_NAMES)
-        self._comments += len(_COMMENT.findall(content))
+        self._comments += sum(1 for _ in _COMMENT.finditer(content))
         for element in root.iter():
             element.tag = element.tag.rpartition("}")[2]
-            element.attrib = {key.rpartition("}")[2]: value for key, value in element.items()}
+            if stated := element.items():  # what has none takes less memory
+                element.attrib = {key.rpartition("}")[2]: value for key, value in stated}
+        _mark_page_numbers(root)
         if name in _RULES:
             self._numbering.learn(root)
         is_text = name not in _RULES and not _COMMENTS.fullmatch(name)
-        return re.sub("[\x01-\x03]", "", self._read(root)) if is_text else ""
+        return re.sub("[\x01-\x05]", "", self._read(root)) if is_text else ""
 
     def notes(self) -> list[str]:
         """What the parts have beside their text."""
@@ -111,6 +117,7 @@ class _Reader:
         return [Note(form, number=number) for form, number in counts.items() if number]
 
     def _read(self, element: Element) -> str:
+        check_cancelled()
         pieces, is_open = list[str](), False
         for child in element:
             name = child.tag
@@ -118,7 +125,7 @@ class _Reader:
             if not is_hidden and (text := self._read_child(child)):
                 pieces += [" "] * (is_open and text[0].isalnum()) + [text]
                 is_open = text[-1].isalnum() and bool(_FORMULAS.fullmatch(name))
-            pieces.append((self._is_mixed and child.tail) or "")
+            pieces += [child.tail or ""] * self._is_mixed
         return "".join(pieces)
 
     def _read_child(self, child: Element) -> str:
@@ -134,21 +141,24 @@ class _Reader:
             return self._read_paragraph(child, own)
         if name == "txBody":
             self._bullets.clear()
-        elif self._is_mixed and ("label" in child.attrib or "current-value" in child.attrib):  # of a form
+        elif self._is_mixed and (child.get("label") or child.get("current-value")):  # of a form
             values = child.get("label"), child.get("current-value") if child.find("p") is None else None
             own = "\n".join([*filter(None, values), own])
         text = _GAPS.get(name) or own + self._read(child)
-        if name == "r":
+        # The text of runs within a run is not searched again.
+        if name == "r" and len([*islice(child.iter("r"), 2)]) == 1:
             return _of_run(child, text)
         if name in _APART:
             return f"\x01{text}\x02"
-        return text + (_CELL_END if name in _CELLS else "\n" if name == "v" else "")
+        if name in _CELLS:
+            return text + _CELL_END * min(_integer(_value(child, "tcPr/gridSpan")) or 1, 63)  # of Word
+        return text + "\n" * (name == "v")
 
     def _read_paragraph(self, paragraph: Element, own: str) -> str:
-        label = self._numbering.label(paragraph) if paragraph.tag == "p" else ""
+        label = "" if paragraph.find("pPr") is None else self._numbering.label(paragraph)
         text = own + self._read(paragraph)
         boxes, text = _BOX.findall(text), _BOX.sub("", text)
-        if not re.search(r"[^\W\d_]", text) and _has_page_number(paragraph):
+        if "\x04" in text and not re.search(r"[^\W_]", re.sub("\x04[^\x05]*\x05", "", text)):
             text = ""
         return (label or (self._bullet(paragraph) if text.strip() else "")) + text + "\n" + "".join(boxes)
 
@@ -167,10 +177,11 @@ class _Reader:
 
     def _read_row(self, row: Element) -> str:
         *cells, after = self._read(row).split(_CELL_END)
-        lines = [[*filter(str.strip, cell.splitlines())] for cell in cells]
         # The lines of code, of long texts and of a table within a cell are kept.
+        is_huge = any(len(cell) > 1_000 and "\n" in cell.strip() for cell in cells)
+        lines = [[*filter(str.strip, cell.splitlines())] for cell in cells if not is_huge]
         is_long = any(len(cell) > 1 and re.search(r".{101}| \| ", " ".join(cell)) for cell in lines)
-        is_row = len(cells) > 1 and any(lines) and not is_long
+        is_row = any(cells[1:]) and any(lines) and not is_long
         return " | ".join(map(" ".join, lines)) + "\n" if is_row else "".join([*cells, after])
 
     def _read_formula(self, formula: Element) -> str:
@@ -198,7 +209,8 @@ def _of_run(run: Element, text: str) -> str:
     if PRIVATE.search(text):
         # The font for symbols is the last one of a run.
         fonts = [font for part in run.iterfind("rPr//") for font in part.attrib.values()][:-40:-1]
-        text = PRIVATE.sub(lambda match: symbol(match[0], [*fonts, "Symbol"]), text)
+        signs = filter(PRIVATE.match, {*text})
+        text = text.translate({ord(sign): symbol(sign, [*fonts, "Symbol"]) for sign in signs})
     if not re.fullmatch(r"[-+−–\s0-9n]+", text):
         return text
     shift = _value(run, "rPr/vertAlign") or _value(run, "rPr[@baseline]", "baseline").strip("0%")
@@ -207,11 +219,20 @@ def _of_run(run: Element, text: str) -> str:
     return text if shift in ("", "baseline") else text.translate(_RAISED)
 
 
-def _has_page_number(paragraph: Element) -> bool:
-    fields = (each for each in paragraph.iter() if each.tag in ("instrText", "fldSimple", "fldChar"))
-    # An instruction may have several elements, and others within it.
-    texts = ("\n" if each.tag == "fldChar" else each.get("instr", each.text or "") for each in fields)
-    return bool(_PAGE.search("".join(texts)))
+def _mark_page_numbers(root: Element) -> None:
+    fields = ["text"]  # the instructions of open fields
+    for element in root.iter():
+        if element.tag == "p":
+            fields = ["text"]
+        elif element.get("fldCharType") == "begin":
+            fields.append("")
+        elif element.get("fldCharType") == "end":
+            fields[-2:] = ["".join(fields[-2:])[:40]]
+        elif element.tag == "instrText":  # one of several parts
+            fields[-1], element.tag, element.text = (fields[-1] + (element.text or ""))[:40], "t", ""
+        if element.tag in ("t", "fldSimple") and _PAGE.match(element.get("instr", fields[-1])):
+            for text in islice(element.iter("t"), 9):
+                text.text = f"\x04{text.text or ''}\x05"
 
 
 def _sign(code: str, font: str) -> str:
@@ -237,7 +258,7 @@ class _Numbering:
             names = [element.get(key) for key in ("styleId", "numId", "abstractNumId")]
             key, levels = (element.tag, next(filter(None, names), "")), dict[int, dict[str, str]]()
             for level in element.iterfind(".//*[@ilvl]"):
-                stated = levels.setdefault(_integer(level.get("ilvl", ""), 9), {})
+                stated = levels.setdefault(min(_integer(level.get("ilvl", ""), 9), 9), {})
                 stated |= {each.tag: each.get("val", "") for each in level}
             self._styles[key] = [_value(element, path) for path in (*_LIST, "basedOn")]
             self._links[key] = _value(element, "abstractNumId") or _value(element, "numStyleLink")
@@ -245,18 +266,23 @@ class _Numbering:
 
     def label(self, paragraph: Element) -> str:
         """The label of the next paragraph, with a blank; "" if it has none."""
-        number, at, style = (_value(paragraph, path) for path in (*_LIST, "pPr/pStyle"))
+        own_number, at, style = (_value(paragraph, path) for path in (*_LIST, "pPr/pStyle"))
+        number, places = own_number, [("", at)]
         for _ in range(20):
             if ("style", style) not in self._styles:
                 break
-            base_number, base_at, style = self._styles["style", style]
-            number, at = number or base_number, at or base_at
-        name, depth, own = self._links["num", number], _integer(at), self._levels["num", number]
+            base_number, at, base = self._styles["style", style]
+            places.append((style, at))
+            number, style = number or base_number, base
+        name, own = self._links["num", number], self._levels["num", number]
         rules = self._levels["link", self._links["abstractNum", name]] or self._levels["abstractNum", name]
 
         def level_at(depth: int) -> dict[str, str]:
             return own[depth] if "lvl" in own.get(depth, {}) else rules.get(depth, {})
 
+        # The levels of a list state their styles; what a style states of its level counts less.
+        styles = {} if own_number else {level_at(each).get("pStyle"): str(each) for each in rules | own}
+        depth = _integer(next(filter(None, (styles.get(style) or at for style, at in places)), ""))
         if depth > 8 or not (level := level_at(depth)):
             return ""
         counts, begun = self._counts[name], (number, depth) in self._begun

@@ -1,6 +1,7 @@
 """Documents as text: PDF, DOCX, HTML and EPUB files, in every task that takes a text."""
 
 import json
+import time
 import tracemalloc
 import zipfile
 from email.message import EmailMessage
@@ -297,9 +298,10 @@ def test_office_files_have_charts_drawn_lists_and_speaker_notes_but_no_measures(
         "Net sales\nNorth\n4.5\nLeft Right",
         [],
     )
-    damaged = archive(tmp_path / "b.docx", members | {"word/charts/chart1.xml": "<chart>"})
     note = "word/charts/chart1.xml in the document is damaged, and was left out"
-    assert load_text(damaged) == ("Net sales\nLeft Right", [note])
+    for content in ("<chart>", "<x>" * 900 + "</x>" * 900):
+        damaged = archive(tmp_path / "b.docx", members | {"word/charts/chart1.xml": content})
+        assert load_text(damaged) == ("Net sales\nLeft Right", [note])
     table = f"<tableStyleId>{{5C22544A-7EE6-4342-B048-85BDC9FD1C3A}}</tableStyleId>{words.format('A', 'B')}"
     moves = "<timing><attrName>style.visibility</attrName></timing>"
     number = '<fld type="slidenum"><t>1</t></fld>'
@@ -340,6 +342,8 @@ def test_numbers_of_lists_and_headings_stand_before_the_text(tmp_path: Path) -> 
         "5": level(0, "bullet", "--"),
         "6": level(0, "decimalZero", "%1" + "." * 9_000, '<w:start w:val="a"/>')
         + level(1, "ideographDigital", "%2、", '<w:lvlRestart w:val="0"/><w:start w:val="10"/>'),
+        "8": level(0, "decimal", "%1:", '<w:pStyle w:val="H1"/>')
+        + level(1, "decimal", "%1.%2", '<w:pStyle w:val="H2"/>'),
     }
     lists = "".join(
         f'<w:abstractNum w:abstractNumId="{name}">{levels}</w:abstractNum>'
@@ -353,6 +357,10 @@ def test_numbers_of_lists_and_headings_stand_before_the_text(tmp_path: Path) -> 
     styles += f'<w:style w:styleId="top">{numbered.format("", "6")}</w:style>'
     styles += '<w:style w:styleId="sub"><w:pPr><w:numPr><w:ilvl w:val="1"/></w:numPr></w:pPr>'
     styles += '<w:basedOn w:val="top"/></w:style>'
+    linked = (("H1", "H1"), ("H2", "H1"), ("H3", "H2"))
+    for name, base in linked:
+        form = numbered.format('<w:ilvl w:val="2"/>' * (name == "H2"), "8") * (name != "H3")
+        styles += f'<w:style w:styleId="{name}"><w:basedOn w:val="{base}"/>{form}</w:style>'
     body = [
         line("1"),
         line("1", 1),
@@ -365,13 +373,14 @@ def test_numbers_of_lists_and_headings_stand_before_the_text(tmp_path: Path) -> 
     ]
     body += [line("7"), line("", style="item"), line("", style="item"), line("4"), line("4", 1)]
     body += [line("5"), line("0"), *(line("", style=style) for style in ("top", "sub", "top", "sub"))]
+    body += [line("", style=style) for style in ("H1", "H2", "H3", "H1")] + [line("8", style="")]
     members = {
         "word/document.xml": part("document", "".join(body)),
         "word/numbering.xml": part("numbering", lists),
         "word/styles.xml": part("styles", styles),
     }
     expected = "一、x 1.3_x 1.4_x a)_x 二、x 2.3_x I._x IX._x X._x ①_x ②_x x §§_x x x "
-    expected += "01{0}_x 一〇、_x 02{0}_x 一一、_x".format("." * 58)
+    expected += "01{0}_x 一〇、_x 02{0}_x 一一、_x 1:_x 1.1_x 1.2_x 2:_x 3:_x".format("." * 58)
     assert load_text(archive(tmp_path / "a.docx", members))[0].replace(" ", "_").split() == expected.split()
 
 
@@ -426,11 +435,13 @@ def test_cells_of_a_row_stay_in_their_columns(tmp_path: Path) -> None:
     body = row(line("a"), "<p/>", line("c")) + row("<p/>", "<p/>") + row(line("one")) + row(inner, line("z"))
     body += row(line("1") + line("2"), line("3")) + row(line("if x:") + line("y" * 99), line("code"))
     body += row(inner + inner, line("z"))
+    body += "".join(row(f'<tcPr><gridSpan val="{count}"/></tcPr>{line("m")}', line("z")) for count in (0, 3))
+    body += row(f'<tcPr><gridSpan val="2"/></tcPr>{line("title")}')
     members = {"word/document.xml": f'<d xmlns="{WORD}"><tbl>{body}</tbl></d>'}
     text = load_text(archive(tmp_path / "a.docx", members))[0]
     assert text.splitlines() == [
         *("a | | c", "one", "x | y | z", "1 2 | 3"),
-        *("if x:", "y" * 99, "code", "x | y", "x | y", "z"),
+        *("if x:", "y" * 99, "code", "x | y", "x | y", "z", "m | z", "m | | | z", "title"),
     ]
 
 
@@ -443,10 +454,20 @@ def test_numbers_of_pages_are_no_text(tmp_path: Path) -> None:
     listed = f"{begin}<r><instrText>PAGEREF a</instrText></r>{run('12')}{end}"
     lines = [f"{run('- ')}{number}{run(' -')}", f'<fldSimple instr="NUMPAGES">{run("9")}</fldSimple>']
     lines += [f"{run('Page ')}{number}", f"{begin}<r><instrText>PAGE</instrText></r>", listed, run("8")]
+    lines += [
+        f"{run('2024-0017 / ')}{number}",
+        f"{run('100 ')}{lines[1]}",
+        number.replace(run("7"), run("ii")),
+    ]
+    code = "<r><instrText>{}</instrText></r>"
+    lines += [f"{begin}{code.format('= ')}{number}{code.format('- 1')}{run('6')}{end}"]
+    lines += [f"{begin}{code.format('IF ')}{number}{run('5')}{end}", f"{begin}{code.format('PAGE')}{end}-"]
     body = "".join(f"<p>{line}</p>" for line in lines)
     body += f"<tbl><tr><tc><p>{run('A')}</p></tc><tc><p>{run('5')}</p></tc></tr></tbl>"
     members = {"word/document.xml": f'<d xmlns="{WORD}">{body}</d>'}
-    assert load_text(archive(tmp_path / "a.docx", members))[0].splitlines() == ["Page 7", "12", "8", "A | 5"]
+    assert load_text(archive(tmp_path / "a.docx", members))[0].splitlines() == [
+        *("Page 7", "12", "8", "2024-0017 / 7", "100 9", "75", "A | 5"),
+    ]
 
 
 def test_notes_and_boxes_stand_after_their_paragraph_and_forms_are_read(tmp_path: Path) -> None:
@@ -809,6 +830,11 @@ def test_damaged_parts_beside_the_text_are_left_out(tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes().replace(b"<x>word/num", b"<x>word/nun"))
     notes = [f"{name} in the document is damaged, and was left out" for name in sorted(names)]
     assert (load_text(file)[0], sorted(load_text(file)[1])) == (WORDS, notes)
+    coded = docx(tmp_path / "b.docx", WORDS)
+    with zipfile.ZipFile(coded, "a") as parts:
+        for name, encoding in zip(names, ("utf-7", "foo-bar", "idna"), strict=True):
+            parts.writestr(name, f'<?xml version="1.0" encoding="{encoding}"?><x/>')
+    assert (load_text(coded)[0], sorted(load_text(coded)[1])) == (WORDS, notes)
 
 
 def test_huge_lists_and_fields_of_a_document_are_read_at_once(tmp_path: Path) -> None:
@@ -828,6 +854,44 @@ def test_huge_lists_and_fields_of_a_document_are_read_at_once(tmp_path: Path) ->
     members["word/document.xml"] = f'<d xmlns="{WORD}">{deep}</d>'
     with pytest.raises(InputError, match="cannot be read as a Word document"):
         load_text(archive(tmp_path / "b.docx", members))
+
+
+@pytest.mark.parametrize(
+    ("body", "end"),
+    [
+        (f'<p><r><sym char="F062" font="{"a" * 200_000}"/><t>.</t></r></p>', "�."),
+        ("<p><r><rPr>" + '<rFonts ascii="A"/>' * 40 + "</rPr><t>" + "\uf062" * 300_000 + "</t></r></p>", "β"),
+        (f"<p>{'<r>' * 300}<t>{'7 ' * 500_000}.</t>{'</r>' * 300}</p>", "7 ."),
+        (
+            "<tbl><tr><tc>" * 100 + "<p><t>" + "7\n" * 1_500_000 + "</t></p>" + "</tc><tc/></tr></tbl>" * 100,
+            "7",
+        ),
+        ("<p/>" * 300_000 + "<p><r><t>End</t></r></p>", "End"),
+    ],
+    ids=["font", "fonts", "runs", "tables", "paragraphs"],
+)
+def test_nested_and_repeated_parts_of_a_document_are_read_at_once(
+    body: str, end: str, tmp_path: Path
+) -> None:
+    members = {"word/document.xml": f'<d xmlns="{WORD}">{body}</d>'}
+    file, started = archive(tmp_path / "a.docx", members), time.process_time()
+    assert load_text(file)[0].endswith(end)
+    assert time.process_time() - started < 4
+
+
+def test_links_of_a_slide_take_little_memory(tmp_path: Path) -> None:
+    words = '<x xmlns="http://schemas.openxmlformats.org/x"><p><r><t>{}</t></r></p></x>'
+    members = {"ppt/presentation.xml": "<x/>", "ppt/slides/slide1.xml": words.format("One")}
+    links = 'charts/chart1.xml"' * 100_000
+    members |= {"ppt/slides/_rels/slide1.xml.rels": links, "ppt/charts/chart1.xml": words.format("Two")}
+    file = archive(tmp_path / "a.pptx", members)
+    load_text(file)  # it imports
+    tracemalloc.start()
+    try:
+        assert load_text(file)[0] == "One\nTwo"
+        assert tracemalloc.get_traced_memory()[1] < 6 * len(links)
+    finally:
+        tracemalloc.stop()
 
 
 def test_tags_that_never_end_are_left_out_at_once(tmp_path: Path) -> None:
