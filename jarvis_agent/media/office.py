@@ -182,7 +182,9 @@ class _Reader:
         lines = [[*filter(str.strip, cell.splitlines())] for cell in cells if not is_huge]
         is_long = any(len(cell) > 1 and re.search(r".{101}| \| ", " ".join(cell)) for cell in lines)
         is_row = any(cells[1:]) and any(lines) and not is_long
-        return " | ".join(map(" ".join, lines)) + "\n" if is_row else "".join([*cells, after])
+        # Merged cells would end a row of a form in many bars.
+        last = max((at for at, line in enumerate(lines, 1) if line), default=0)
+        return " | ".join(map(" ".join, lines[:last])) + "\n" if is_row else "".join([*cells, after])
 
     def _read_formula(self, formula: Element) -> str:
         name, settings = formula.tag, formula.find(f"{formula.tag}Pr")

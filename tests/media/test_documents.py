@@ -436,12 +436,14 @@ def test_cells_of_a_row_stay_in_their_columns(tmp_path: Path) -> None:
     body += row(line("1") + line("2"), line("3")) + row(line("if x:") + line("y" * 99), line("code"))
     body += row(inner + inner, line("z"))
     body += "".join(row(f'<tcPr><gridSpan val="{count}"/></tcPr>{line("m")}', line("z")) for count in (0, 3))
-    body += row(f'<tcPr><gridSpan val="2"/></tcPr>{line("title")}')
+    body += row(f'<tcPr><gridSpan val="2"/></tcPr>{line("title")}') + row(
+        line("a"), line("b"), "<p/>", "<p/>"
+    )
     members = {"word/document.xml": f'<d xmlns="{WORD}"><tbl>{body}</tbl></d>'}
     text = load_text(archive(tmp_path / "a.docx", members))[0]
     assert text.splitlines() == [
         *("a | | c", "one", "x | y | z", "1 2 | 3"),
-        *("if x:", "y" * 99, "code", "x | y", "x | y", "z", "m | z", "m | | | z", "title"),
+        *("if x:", "y" * 99, "code", "x | y", "x | y", "z", "m | z", "m | | | z", "title", "a | b"),
     ]
 
 
