@@ -55,6 +55,10 @@ _CUE = r"^(?:.*\n)?.*-->.*$|<[^<>\n]*>|\{\\[^{}\n]*\}"
 
 _HYPHEN = re.compile(r"((?:[-/.@\\]|\b)\w+)\ufffe\s*(?=(\w+)([.)]\s)?)")
 """At the end of a line, as PDFium marks it; elsewhere the mark stands for a character that it cannot name."""
+_UNSHOWN = re.compile(
+    r"((?<!\\)\{(?:\\[a-z]+-?[0-9]*\s?)*?)\\(?:deleted|v)(?![a-z0-9])(?![^{}]*\\(?:deleted|v)0)"
+)
+"""The beginning of a group of RTF whose words are deleted or hidden, and none of them shown again."""
 _LIGATURE = re.compile(r"(?<=[^\W\d_])[\x1b-\x1f](?=[^\W\d_])")
 _LIGATURES = {"\x1b": "ff", "\x1c": "fi", "\x1d": "fl", "\x1e": "ffi", "\x1f": "ffl"}  # as TeX encodes them
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
@@ -341,7 +345,7 @@ def _rtf(path: Path, notes: list[str]) -> Iterator[str]:
     text = _markup(path, "RTF").decode("latin-1")
     if "{\\rtf" not in text[:99]:  # a fragment, of which only the first group would be read
         text = "{\\rtf1 " + "{" * (text.count("}") - text.count("{")) + text + "}"
-    text = re.sub(r"(?<!\\)\\(?:deleted|v)(?![a-z0-9])", r"\\*", text)  # what is not shown, as unknown groups
+    text = _UNSHOWN.sub(r"\1\\*", text)  # as groups that are not known
     text = re.sub(r"(?<!\\)\\footnote(?![a-z])", r"\\par", text)
     yield rtf_to_text(text, errors="replace")  # type: ignore[no-untyped-call]
 

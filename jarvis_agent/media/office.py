@@ -222,6 +222,7 @@ def _of_run(run: Element, text: str) -> str:
 
 
 def _mark_page_numbers(root: Element) -> None:
+    """Mark what fields show of the numbers of pages; a paragraph with nothing else is left out."""
     fields = ["text"]  # the instructions of open fields
     for element in root.iter():
         if element.tag == "p":

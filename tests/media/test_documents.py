@@ -586,6 +586,10 @@ def test_markup_and_time_codes_are_no_text(tmp_path: Path) -> None:
             r"{\rtf1 Only {\deleted 500 }{\b\v secret }700 \\v.{\footnote \pard No tax.}}",
             "Only 700 \\v.\nNo tax.",
         ),
+        "e.rtf": (
+            r"{\rtf1 One \v two \v0 three.\par{\b\v four \v0 five}\par Six \deleted seven \{\v 8\}}",
+            "One two three.\nfour five\nSix seven {8}",
+        ),
         "a.rtf": (r"{\rtf1\ansi Hello \b from\b0  a caf\'e9.}", "Hello from a café."),
         "a.md": ("# Title\n\n*Two* [words](http://x.org) `code`\n\n- item\n", "Title\nTwo words code\nitem"),
         "b.md": ("<p>Kept</p>\n\n- one\n  ```\n  x = 1\n  ```\n\n![badge](b.svg)\n", "Kept\none\nx = 1"),
